@@ -166,6 +166,7 @@ _klog() {
         'records --json-form') words='plain canonical' ;;
         'records --decode') words='key value both' ;;
         'records --context') words='' ;;
+        'records --reader-schema') words='' ;;
         'records -o' | 'records --output') words='text json jsonl csv' ;;
         'records --max-batch-bytes') words='' ;;
         'records --remote') words='' ;;
@@ -240,6 +241,7 @@ _klog() {
         'search --json-form') words='plain canonical' ;;
         'search --decode') words='key value both' ;;
         'search --context') words='' ;;
+        'search --reader-schema') words='' ;;
         'search --replicas') words='' ;;
         'search --cluster') words='' ;;
         'search --topic-id') words='' ;;
@@ -277,6 +279,10 @@ _klog() {
         'timeline -n' | 'timeline --limit') words='' ;;
         'timeline -o' | 'timeline --output') words='text json jsonl csv' ;;
         'timeline -j' | 'timeline --jobs') words='' ;;
+        'timeline --remote') words='' ;;
+        'timeline --remote-layout') words='local aiven' ;;
+        'timeline --remote-keys') words='' ;;
+        'timeline --tier') words='both local remote' ;;
         'timeline --cache') words='drop keep' ;;
         'timeline --rate') words='' ;;
         'timeline --priority') words='normal low' ;;
@@ -673,9 +679,9 @@ _klog() {
         'remote verify --topic-id') words='' ;;
         'remote verify --node') words='' ;;
         'remote verify --at-time') words='' ;;
+        'remote verify -j' | 'remote verify --jobs') words='' ;;
         'remote verify --max-batch-bytes') words='' ;;
         'remote verify -o' | 'remote verify --output') words='text json jsonl csv' ;;
-        'remote verify -j' | 'remote verify --jobs') words='' ;;
         'remote verify --color') words='auto always never' ;;
         'remote fetch --to') words='' ;;
         'remote fetch --remote') words='' ;;
@@ -814,6 +820,7 @@ _klog() {
         'spark search --json-form') words='plain canonical' ;;
         'spark search --decode') words='key value both' ;;
         'spark search --context') words='' ;;
+        'spark search --reader-schema') words='' ;;
         'spark search --replicas') words='' ;;
         'spark search --cluster') words='' ;;
         'spark search --topic-id') words='' ;;
@@ -883,6 +890,10 @@ _klog() {
         'spark compact --master') words='' ;;
         'spark compact --spark-conf') words='' ;;
         'spark compact --ship') words='' ;;
+        'spark compact --remote') words='' ;;
+        'spark compact --remote-layout') words='local aiven' ;;
+        'spark compact --remote-keys') words='' ;;
+        'spark compact --tier') words='both local remote' ;;
         'spark compact -j' | 'spark compact --jobs') words='' ;;
         'spark compact --cache') words='drop keep' ;;
         'spark compact --rate') words='' ;;
@@ -902,12 +913,12 @@ _klog() {
             explain) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             browse) words='-t --topic -p --partition -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full --schemas --schemas-topic --json-form --decode --context -o --output --max-batch-bytes --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full --schemas --schemas-topic --json-form --decode --context --reader-schema -o --output --max-batch-bytes --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context --reader-schema -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output --remote --remote-layout --remote-keys --tier -j --jobs -q --quiet --color -h --help' ;;
-            search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --where --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --schemas --schemas-topic --json-form --decode --context --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
+            search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --where --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --schemas --schemas-topic --json-form --decode --context --reader-schema --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
-            timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             groups) words='--group --at-time --type -t --topic -p --partition --to --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             transactions) words='--state --transactional-id --producer-id --longer-than -t --topic -p --partition --now --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end -t --topic -p --partition -o --output --remote --remote-layout --remote-keys -j --jobs -q --quiet --color -h --help' ;;
@@ -942,7 +953,7 @@ _klog() {
             remote) words='ls orphans verify fetch attach -h --help' ;;
             'remote ls') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --segments -o --output -j --jobs -q --quiet --color -h --help' ;;
             'remote orphans') words='--remote --remote-layout -t --topic -p --partition --cluster --topic-id --older-than --now -o --output -j --jobs -q --quiet --color -h --help' ;;
-            'remote verify') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --quick --deep --max-batch-bytes --all -o --output -j --jobs -q --quiet --color -h --help' ;;
+            'remote verify') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --quick --deep -j --jobs --max-batch-bytes --all -o --output -q --quiet --color -h --help' ;;
             'remote fetch') words='--to --remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --from-offset --to-offset --from-time --to-time --segment --remote-only --strict --deep -j --jobs --now -o --output -q --quiet --color -h --help' ;;
             'remote attach') words='--to --remote --remote-layout --remote-keys -t --topic -p --partition --topic-id --as --from --set --from-offset --epochs --producers --open-transactions --replace --now --apply --save-plan --backup -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
             keys) words='check -h --help' ;;
@@ -954,9 +965,9 @@ _klog() {
             'spark verify') words='-t --topic -p --partition --deep --all -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark audit') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --where -o --output --values -n --limit --schemas --schemas-topic --json-form --decode --context --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --where -o --output --values -n --limit --schemas --schemas-topic --json-form --decode --context --reader-schema --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --schemas --schemas-topic --json-form --decode --context --reader-schema --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark compact') words='-t --topic -p --partition --to -o --output --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark compact') words='-t --topic -p --partition --to -o --output --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

@@ -150,7 +150,7 @@ FATES = (
 )
 DOCTOR: Declared = {
     **{"version": TEXT, "starts": BOOL, "loses": INT, "notes": [{"id": TEXT, "message": TEXT}]},
-    "retention": parts.RETENTION,
+    **{"retention": parts.RETENTION, "offsets": parts.DUE_OFFSETS},
     "fatal": ("null", {"id": TEXT, "message": TEXT, "log_dir": TEXT_OR_NULL, "directory": TEXT_OR_NULL}),
     "log_dirs": [
         {

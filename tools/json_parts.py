@@ -136,6 +136,13 @@ RETENTION: Declared = [
     }
 ]
 """The records that the first retention pass removes."""
+DUE_OFFSETS: Declared = [
+    {
+        **{"group": TEXT, "type": "=classic|consumer|streams", "partition": INT_OR_NULL, "offsets": INT},
+        **{"since": INT_OR_NULL, "has_members": BOOL, "has_replicas": BOOL},
+    }
+]
+"""The committed offsets that coordinators remove."""
 WRITE: Declared = {
     **{"records": INT, "bytes": INT, "skipped": INT, "applied?": BOOL, "id?": TEXT_OR_NULL, "backup?": TEXT_OR_NULL},
     "partitions": [
@@ -193,6 +200,7 @@ REPLICAS_PLAN: Declared = planned(
     copies=COPIES,
     left=[{**WHERE, "verdict": TEXT, "reason": TEXT, "choices": {"*": {"records": INT}}}],
     retention=RETENTION,
+    offsets=DUE_OFFSETS,
 )
 METADATA_PLAN: Declared = planned(
     applied=BOOL,
@@ -209,6 +217,7 @@ METADATA_PLAN: Declared = planned(
         ),
     },
     retention=RETENTION,
+    offsets=DUE_OFFSETS,
 )
 FOLLOW: Declared = {
     **{"cluster_id": TEXT_OR_NULL, "backup": TEXT_OR_NULL, "backups": [TEXT]},
@@ -402,15 +411,15 @@ REMOTE_SEGMENT: Declared = {
     "state": ("null", "=COPY_SEGMENT_STARTED|COPY_SEGMENT_FINISHED|DELETE_SEGMENT_STARTED"),
     **{"max_timestamp": INT_OR_NULL, "epochs": [[INT]], "txn_index_empty": "boolean|null", "broker": INT_OR_NULL},
     "custom_metadata": TEXT_OR_NULL,
-    "role": "=serves|overlapped|dead|below-start|unfinished|deleting|orphan",
+    "role": "=serves|overlapped|dead|below-start|unfinished|deleting|orphan|entry-lost",
     "objects": ("null", {"*": INT}),
 }
 REMOTE_PARTITION: Declared = {
     **{"topic": TEXT, "partition": INT, "topic_id": TEXT, "log_start_offset": INT_OR_NULL},
     **{"local_log_start_offset": INT_OR_NULL, "log_end_offset": INT_OR_NULL, "remote_start_offset": INT_OR_NULL},
     **{"remote_end_offset": INT_OR_NULL, "remote_bytes": INT, "segments": INT, "states": {"*": INT}, "deleted": INT},
-    **{"orphans": INT, "holes": [[INT]], "damaged": [TEXT]},
-    "verdict": "=damaged|hole|orphans|whole|local-only|remote-only",
+    **{"orphans": INT, "entries_lost": INT, "holes": [[INT]], "damaged": [TEXT]},
+    "verdict": "=damaged|hole|orphans|unknown|whole|local-only|remote-only",
     "segment_list?": [REMOTE_SEGMENT],
 }
 REMOTE_LS: Declared = {
