@@ -153,12 +153,12 @@ def intact(data: bytes) -> Iterator[decode.Batch]:
         yield part
 
 
-def survivors(whole: list[bytes], broken: bytes) -> Iterator[int]:
-    """Yield where the entries of the log still stand that damage has spared."""
+def survivors(whole: list[bytes], broken: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the entries of the log that damage has spared, with their positions."""
     for entry in whole:
         at = broken.find(entry)
         while at >= 0 and decode.entry_damage(entry, 0) is None:
-            yield at
+            yield at, entry
             at = broken.find(entry, at + 1)
 
 
@@ -183,7 +183,7 @@ def assert_right(found: list[Batch | Damage], broken: bytes, whole: list[bytes])
         if damage is None:
             assert len(read_rows) == len(batch.records)
         covered.update(range(part.position, end))
-    missed = [at for at in survivors(whole, broken) if at not in covered]
+    missed = [at for at, _ in survivors(whole, broken) if at not in covered]
     assert not missed, f"intact, and not found: {missed}"
 
 
@@ -259,8 +259,8 @@ def test_json_lines_of_a_broken_log(klog: Callable[..., Ran], path: Path, data: 
         batch = replace(batch, position=position)
         expected = [json_lines.record_object(batch, record, "orders", 3) for record in batch.records]
         assert shown == (expected if batch.fault is None else expected[: len(shown)])
-    for at in survivors(whole, broken):
-        batch = decode.read_entry(broken[at:], at, LIMIT)
+    for at, entry in survivors(whole, broken):
+        batch = decode.read_entry(entry, at, LIMIT)
         assert at in printed or not batch.records or batch.fault or any(at > position for position in printed)
 
 

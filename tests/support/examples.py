@@ -7,12 +7,20 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 DEFAULT = "klog"
 """The profile of tests that set nothing: other work may share the machine."""
 settings.register_profile(DEFAULT, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
+
+if not EXAMPLES:
+    # Hypothesis draws numbers and texts that it finds in modules, and finds more of them with each module that an
+    # earlier test loads: the examples would be others in each run.
+    assert callable(providers._get_local_constants)
+    providers._get_local_constants = Constants
 
 
 def examples(count: int, **more: Any) -> settings:
