@@ -295,8 +295,12 @@ def consume(
     partition: int = 0,
     start: int | None = None,
     seconds: float = WAIT_S,
+    **settings: object,
 ) -> list[Received]:
-    """Return all records for a consumer of a partition, from *start* (None: the first one) to the announced end."""
+    """Return all records for a consumer of a partition, from *start* (None: the first one) to the announced end.
+
+    *settings*: of the consumer, with underscores.
+    """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     config = {
@@ -308,6 +312,7 @@ def consume(
         "check.crcs": True,
         "fetch.wait.max.ms": 50,
         **SILENT,
+        **{name.replace("_", "."): value for name, value in settings.items()},
     }
     consumer = Consumer(config)
     consumer.list_topics(topic, WAIT_S)  # else it asks for the leader half a second after it begins

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from klog.kernel import crc32c
 
 from tests.commands.doctor.test_hanging_transactions import add_coordinators
 from tests.conftest import Ran
-from tests.oracles.plain.encode import Record, aborted_entries, batch, empty_batch, marker
+from tests.oracles.plain.encode import Record, aborted_entries, batch, empty_batch, marker, offset_entries
 from tests.support.rolled_back import NOW_MS, metadata, partition
 
 Klog = Callable[..., Ran]
@@ -71,7 +72,6 @@ ENTRIES = [(5, 0, 2, 3), (6, 3, 7, 5), (5, 5, 8, 9)]
         (aborted_entries([(5, 1, 2, 3), *ENTRIES[1:]]), f"the entry in {TXNS} begins at 1"),
         (aborted_entries([(5, 0, 2, 77), *ENTRIES[1:]]), "has the last stable offset 77"),
         (aborted_entries([*ENTRIES[:2], (5, 5, 8, 10)]), "has the last stable offset 10"),
-        (aborted_entries([(5, 0, 2, 5), *ENTRIES[1:]]), "has the last stable offset 5"),
     ],
 )
 def test_an_abort_that_the_index_does_not_have(index: bytes | None, said: str, klog: Klog, tmp_path: Path) -> None:
@@ -127,6 +127,63 @@ def test_with_nothing_amiss_and_an_open_transaction(
     state = Producer(producer, 0, 0, log_end - 1, 0, NOW_MS, -1, first)
     (path / f"{log_end:020}.snapshot").write_bytes(write_snapshot([state], crc32c))
     assert ask(klog, tmp_path / "data") == (None, "", 0)
+
+
+FOLLOWED = [data(0), end(2), data(3), data(5), end(7), data(8, 6)]
+"""Two aborted transactions of producer 5, and an open one of 6; a follower appends all of it at once."""
+POSITIONS = list(accumulate(map(len, FOLLOWED), initial=0))
+
+
+def followed(folder: Path, stable: int, slots: list[tuple[int, int]], roll: int | None = None) -> Path:
+    """Write them with the last stable offset *stable* in the first entry.
+
+    *slots*: offset and position of entries of the offset index; *roll*: the number of the batch that begins the second
+    segment.
+    """
+    path = disk(folder, FOLLOWED[:roll], aborted_entries([(5, 0, 2, stable), (5, 3, 7, 8)]))
+    (path / f"{0:020}.index").write_bytes(offset_entries(0, slots))
+    if roll is not None:
+        (path / f"{8:020}.log").write_bytes(b"".join(FOLLOWED[roll:]))
+        for kind in ("index", "timeindex"):
+            (path / f"{8:020}.{kind}").touch()
+    state = [Producer(5, 0, 0, 7, 0, NOW_MS, 0, -1), Producer(6, 0, 0, 9, 0, NOW_MS, -1, 8)]
+    (path / f"{10:020}.snapshot").write_bytes(write_snapshot(state, crc32c))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("stable", "slots"),
+    [(8, []), (8, [(4, POSITIONS[2])]), (8, [(9, POSITIONS[5])]), (5, [(6, POSITIONS[3])]), (3, [(6, POSITIONS[3])])],
+)
+def test_a_followers_entry_at_which_no_search_ends(
+    stable: int, slots: list[tuple[int, int]], klog: Klog, tmp_path: Path
+) -> None:
+    """Fetches that contain the second transaction have later upper bounds."""
+    path = followed(tmp_path / "data", stable, slots)
+    assert ask(klog, path.parent) == (None, "", 0)
+    if stable == 8:  # as brokers write it
+        done = klog("verify", path)
+        assert b"txn-index-disagrees" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("stable", "slots", "roll"),
+    [
+        (8, [(6, POSITIONS[3])], None),
+        (8, [(4, POSITIONS[2]), (7, POSITIONS[4])], None),
+        (6, [(6, POSITIONS[3])], None),
+        (8, [], 5),  # the next segment
+        (10, [], None),  # the log end
+    ],
+)
+def test_a_followers_entry_at_which_a_search_ends_too_early(
+    stable: int, slots: list[tuple[int, int]], roll: int | None, klog: Klog, tmp_path: Path
+) -> None:
+    path = followed(tmp_path / "data", stable, slots, roll)
+    reason, message, code = ask(klog, path.parent)
+    assert (reason, code) == ("txn-index-wrong", 4)
+    assert f"has the last stable offset {stable}" in message
+    assert b"txn-index-disagrees" in klog("verify", path).stdout
 
 
 def test_a_start_that_recovers_the_segment_makes_its_index_again(klog: Klog, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Ran
-from tests.oracles.plain.encode import Record, aborted_entries, batch, marker
+from tests.oracles.plain.encode import Record, aborted_entries, batch, marker, offset_entries
 
 Klog = Callable[..., Ran]
 NOW_MS = 1_795_000_000_000
@@ -30,7 +30,7 @@ def end(offset: int, producer_id: int, *, commit: bool = False) -> bytes:
 
 def contradictions(klog: Klog, folder: Path, batches: Sequence[bytes], index: bytes) -> list[str]:
     """Return the messages of `klog verify` about the transaction index of a log."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
     (folder / f"{0:020}.txnindex").write_bytes(index)
     found = json.loads(klog("verify", str(folder), "--output", "json").stdout)["findings"]
@@ -73,12 +73,20 @@ def test_no_other_offset_behind_the_marker_is_right(
     assert f"(last stable offset {stable})" in message
 
 
-def test_an_entry_that_hides_the_producers_next_abort(klog: Klog, tmp_path: Path) -> None:
-    """A broker ends its search at the first entry, and gives the consumer records of the second transaction."""
-    batches = [data(0, 5), end(2, 5), data(3, 5), data(5, 6), end(7, 5)]
-    index = aborted_entries([(5, 0, 2, 5), (5, 3, 7, 5)])
-    (message,) = contradictions(klog, tmp_path / "orders-0", batches, index)
-    assert "aborted offsets 0–2" in message
+@pytest.mark.parametrize("slot", [3, 4])
+def test_an_entry_that_hides_the_producers_next_abort(slot: int, klog: Klog, tmp_path: Path) -> None:
+    """A broker ends its search at the first entry, and gives the consumer records of the second transaction.
+
+    It does so only for a fetch whose upper bound is an entry of the offset index before the last stable offset.
+    """
+    batches = [data(0, 5), end(2, 5), data(3, 5), data(5, 5), data(7, 6), end(9, 5)]
+    index = aborted_entries([(5, 0, 2, 7), (5, 3, 9, 7)])
+    (tmp_path / "orders-0").mkdir()
+    offsets = {3: 6, 4: 8}
+    entry = (offsets[slot], sum(map(len, batches[:slot])))
+    (tmp_path / f"orders-0/{0:020}.index").write_bytes(offset_entries(0, [entry]))
+    found = contradictions(klog, tmp_path / "orders-0", batches, index)
+    assert ["aborted offsets 0–2" in one for one in found] == [True] * (slot == 3)
 
 
 def test_every_transaction_of_a_log_is_compared(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

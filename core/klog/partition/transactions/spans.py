@@ -28,6 +28,7 @@ from klog.log.header_walk import HeaderWalk, read_window, walk_windows
 from klog.log.index import AbortedTxn, read_txn_index
 from klog.log.segment import Segment
 from klog.partition.transactions.markers import Marker, read_marker
+from klog.partition.transactions.txn_index_search import search_may_end
 
 _SPANS_AT_ONCE: Final = 64
 
@@ -203,8 +204,8 @@ class _Walk:
     """The transactions along a log.
 
     *_open*: the first offset of data of each producer since its last marker.  *_commits*: the offset of the last COMMIT
-    of each producer.  *_ends*: where a broker's search ends at an entry: its last stable offset, by the entry in words.
-    A follower, which appends many batches at once, writes that of the next transaction, which ends no search too early.
+    of each producer.  *_ends*: the last stable offset of each entry, in words, in which it is behind the marker.  A
+    follower, which appends many batches at once, writes such entries, and few of them end a search too early.
     """
 
     def __init__(self, partition: Partition, start: int, end: int) -> None:
@@ -248,9 +249,9 @@ class _Walk:
         if entry.first_offset > first:
             return f"{aborted}, and the entry in {name} begins at {entry.first_offset}"
         # A broker looks for no more entries behind it.  Kafka: TransactionIndex.collectAbortedTxns.
-        hiding = next((found for found, end in self._ends.items() if first < end), None)
-        if hiding is not None:
-            return hiding
+        for hiding, end in self._ends.items():
+            if first < end and search_may_end(self._partition, first, end, self._end):
+                return hiding
         if entry.last_stable_offset > marker + 1:
             found = f"{aborted}, and the entry in {name} has the last stable offset {entry.last_stable_offset}"
             if entry.last_stable_offset > self._end:

@@ -23,6 +23,7 @@ from klog.log.index import AbortedTxn, read_txn_index
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, ProducerAnomaly
 from klog.partition.transactions.producer_replay import OpenTxns, replay
 from klog.partition.transactions.producer_state import Event, ProducerState, differences
+from klog.partition.transactions.txn_index_search import search_may_end
 from klog.partition.verify.findings import SALVAGE, Findings, PartitionFacts
 from klog.partition.verify.log_checks import reaction_to_batch
 from klog.partition.verify.segment_pass import SegmentFacts
@@ -218,7 +219,8 @@ def _is_followers(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn) -
         if producer_id != txn.producer_id:
             following = first if following is None else min(first, following)
             break
-        if is_aborted and first < entry.last_stable_offset:
+        stable, log_end = entry.last_stable_offset, facts.segments[-1].end_offset
+        if is_aborted and first < stable and search_may_end(facts.partition, first, stable, log_end):
             return False
     return entry.last_stable_offset == following
 
