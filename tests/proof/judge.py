@@ -65,8 +65,11 @@ def judge_change(
         topic = ledger.topics[place[0]]
         # A partition that comes back to its topic may get another topic id.
         names = [other for other in after if (ledger.topics[other[0]].name, other[1]) == (topic.name, place[1])]
-        left = {offset for other in {place, *names} & after.keys() for offset in after[other].records}
-        gone = found.records.keys() - left
+        left = [after[other].records for other in {place, *names} & after.keys()]
+        gone = found.records.keys() - {offset for records in left for offset in records}
+        # Nobody sent a record with such an offset: a flipped base offset that the command has put right.
+        there = {content for records in left for content in records.values()}
+        gone = {offset for offset in gone if offset in ledger.sent[place] or found.records[offset] not in there}
         if topic.is_compacted:
             gone -= superseded(found.records, ledger.sent[place])
             gone -= {offset for offset in gone if (one := ledger.sent[place].get(offset)) and one.fate is Fate.ABORTED}
