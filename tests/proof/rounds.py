@@ -251,7 +251,7 @@ class _Round:
             if all(one.starts for one in predictions.values()) and not self._may_lack_quorum():
                 self.verdict.add("start", "doctor says that it starts", failed)
             return
-        if len(running) == 1 and not able:
+        if len(running) == 1 and not able and "starts only if" not in predictions[running[0]].run.said:
             self.verdict.add(
                 "start", "doctor says that it does not start, and it does", predictions[running[0]].run.said[:400]
             )

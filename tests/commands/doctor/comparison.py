@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirState, PartitionFate
-from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_RENAME_FIRST, NO_WATERMARKS
+from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_LOAD_FIRST, MAY_RENAME_FIRST, NO_WATERMARKS
 
 from tests.commands.doctor.broker import Started
 
@@ -23,7 +23,7 @@ AFTER = {
 
 def differences(told: Diagnosis, did: Started) -> list[str]:
     """Return a sentence for each difference between the doctor's answer and the broker's action."""
-    if _renamed_first(told, did):
+    if _was_first(told, did):
         return []
     if told.starts != did.starts:
         return [f"starts: told {told.starts} ({told.failure}), did {did.starts} ({sorted(did.fatal)})\n{did.errors}"]
@@ -72,13 +72,14 @@ def _row(row: PartitionFate, did: Started, is_moving: bool, is_kraft: bool) -> l
     return found
 
 
-def _renamed_first(told: Diagnosis, did: Started) -> bool:
-    """Whether a broker renamed a copy before its log cleaner took the log dir offline, a race that the doctor names."""
+def _was_first(told: Diagnosis, did: Started) -> bool:
+    """Whether a broker loaded or renamed a directory before its log dir went offline, a race that the doctor names."""
     failure = told.failure
-    if failure is None or MAY_RENAME_FIRST not in failure.message or not did.starts:
+    if failure is None or not did.starts or did.offline != {failure.log_dir}:
         return False
-    is_renamed = did.fates[f"{failure.log_dir}/{failure.directory}"] == "promoted"
-    return is_renamed and did.offline == {failure.log_dir}
+    if MAY_RENAME_FIRST in failure.message:
+        return did.fates[f"{failure.log_dir}/{failure.directory}"] == "promoted"
+    return MAY_LOAD_FIRST in failure.message
 
 
 def _is_more(served: tuple[int, int, int] | None, wanted: tuple[int | None, int | None, int | None]) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.commands.doctor.broker_start import diagnose
 from klog.commands.doctor.diagnosis import HARMLESS, Fate, PartitionFate
-from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_RENAME_FIRST
+from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_LOAD_FIRST, MAY_RENAME_FIRST
 from klog.commands.doctor.start_request import StartRequest
 
 from tests.commands.doctor.disks import follow
@@ -75,6 +75,27 @@ def test_nor_in_one_that_another_partition_took_offline(disk: Path, tmp_path: Pa
     assert all("plain-2" in (step.command or step.manual or "") for step in told.next)
     follow(told.next, tmp_path / "aside")
     assert diagnose(request(disk)).is_harmless
+
+
+@pytest.mark.parametrize("is_stray", [False, True])
+def test_a_log_dir_that_another_partition_takes_offline(disk: Path, tmp_path: Path, is_stray: bool) -> None:
+    """An open transaction or a stray in it stops the broker, unless it is loaded before: doctor names the worse."""
+    other, moved = tmp_path / "other", "gzip-0" if is_stray else "tx-open-0"
+    other.mkdir()
+    (other / "meta.properties").write_text((disk / "meta.properties").read_text())
+    change_id(other)
+    for name in (moved, "plain-2"):
+        (disk / name).rename(other / name)
+    if is_stray:
+        (other / moved / "partition.metadata").unlink()
+    both = StartRequest((str(disk), str(other)), count_all=True)
+    assert diagnose(both).failure is None
+    (other / "plain-2/leader-epoch-checkpoint").write_text("nothing\nof that kind")
+    told = diagnose(both)
+    assert told.failure is not None
+    assert (told.failure.id, told.failure.directory) == ("epochs-malformed", moved)
+    assert MAY_LOAD_FIRST in told.failure.message
+    assert any("plain-2" in (step.command or "") for step in told.next)
 
 
 def test_it_may_be_renamed_before_the_log_cleaner_reads_its_checkpoint(disk: Path, tmp_path: Path) -> None:

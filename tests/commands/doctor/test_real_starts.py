@@ -5,11 +5,13 @@ The marker `long` runs every state with both versions, and a hundred combination
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from klog.commands.doctor.diagnosis import Fate, NextStep
+from klog.commands.doctor.partition_fates import MAY_LOAD_FIRST
 
 from tests.brokers import kafka
 from tests.commands.doctor.broker import TOPIC, build_disks, copy_disk, start
@@ -121,6 +123,27 @@ def test_a_copy_beside_its_partition(disks: Disks, tmp_path: Path, version: str,
     assert told.failure is not None
     assert told.failure.id == "future-beside-current"
     assert differences(told, start(version, folder)) == []
+
+
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_strays_in_a_log_dir_that_a_partition_takes_offline(disks: Disks, tmp_path: Path, is_first: bool) -> None:
+    """The broker stops at a stray that it loads later; it loads directories in the order of their file system."""
+    folder = copy_disk(disks(kafka.NEWEST, "clean"), tmp_path / "disk")
+    disk = Disk(folder)
+    listed = [name for name in os.listdir(disk.data1) if (disk.data1 / name / "partition.metadata").exists()]
+    fault, strays = (listed[0], listed[-3:]) if is_first else (listed[-1], listed[:1])
+    (disk.data1 / fault / "leader-epoch-checkpoint").write_text("nothing\nof that kind")
+    for stray in strays:
+        (disk.data1 / stray / "partition.metadata").unlink()
+    told, did = ask(folder, kafka.NEWEST), start(kafka.NEWEST, folder)
+    assert told.failure is not None
+    assert (
+        told.failure.message
+        == f"{disk.data1 / told.failure.directory}: it would be renamed to -stray: {MAY_LOAD_FIRST}"
+    )
+    assert told.failure.directory in strays
+    assert did.starts is not is_first
+    assert differences(told, did) == []
 
 
 def seeds() -> list[object]:

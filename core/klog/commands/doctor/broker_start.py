@@ -40,7 +40,7 @@ from klog.commands.doctor.meta_properties_check import (
     read_format,
 )
 from klog.commands.doctor.metadata_facts import lag_notes, version_failure
-from klog.commands.doctor.partition_fates import BrokerIdentity, PartitionFates
+from klog.commands.doctor.partition_fates import PartitionFates
 from klog.commands.doctor.partition_loader import (
     FirstPass,
     LoadedPartition,
@@ -48,7 +48,7 @@ from klog.commands.doctor.partition_loader import (
     recovery_work,
     with_retention,
 )
-from klog.commands.doctor.start_request import StartRequest
+from klog.commands.doctor.start_request import BrokerIdentity, StartRequest
 from klog.commands.doctor.tiered_fates import TieredFates, TieredStart
 from klog.data_dir.log_dir import LogDir
 from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName
@@ -317,7 +317,7 @@ class _Start:
         early = self._offline.keys() - self._gone_late
         rows = self._with_remote(tuple(fates.facts(self._offline, early, self._request.count_all)))
         rows = with_hanging(rows, self.repairs.loaded, self.cluster, self.node_id)
-        failure = fates.refused[0] if fates.refused else self._offline_failure()
+        failure = next(filter(None, (*fates.refused, self._offline_failure(), *fates.may_refuse)), None)
         if failure is not None:
             self._stop("partitions", failure)
             self._rows = tuple(as_unreached(row) for row in rows)

@@ -6,15 +6,15 @@ Kafka: LogManager.loadLog, isStrayKraftReplica, recoverAbandonedFutureLogs; Repl
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from klog.base.errors import counted
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.diagnosis import GOES_WITH_ITS_LOG_DIR, SERVED, TORN_TAIL, Fate, KafkaVersion, PartitionFate
-from klog.commands.doctor.meta_properties_check import DELETE_DELAY_MS
 from klog.commands.doctor.metadata_facts import directories_of
 from klog.commands.doctor.partition_loader import LoadedPartition
+from klog.commands.doctor.start_request import BrokerIdentity
 from klog.commands.doctor.unfinished_copies import later_fault, tally_copy
 from klog.formats.names import PartitionName, PartitionState
 from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, served_log, tally_records
@@ -29,24 +29,12 @@ MAY_HAVE_NO_LEADER: Final = "the empty partition may stay without a leader: no l
 MAY_RENAME_FIRST: Final = "the broker starts only if it renames it before the log cleaner takes the log dir offline"
 """Part of the message about a copy that becomes the partition while the log cleaner reads a malformed checkpoint."""
 
+MAY_LOAD_FIRST: Final = "the broker starts only if it loads it before another partition takes the log dir offline"
+_RENAMED: Final = "it would be renamed to the partition's name: "  # Kafka: LogManager.recoverAbandonedFutureLogs
+_IS_OFFLINE: Final = "the log dir {} is already offline"
+
 Key = tuple[str, int]
 NO_WATERMARKS = "the broker fails at the high watermarks of a log dir, and leads hardly any partition"
-
-
-class BrokerIdentity(NamedTuple):
-    """The starting broker: its node id, and the directory ids of its log dirs by path; None: one without an id.
-
-    *expected*: the cluster's ids for log dirs, if there is no metadata log here.  *delete_delay_ms*: the delay after
-    the start before it removes directories that are marked for deletion.  *lacks_log_dirs*: some are offline from the
-    beginning.  *leads*: False if it can become neither leader nor follower of partitions.
-    """
-
-    node_id: int
-    directory_ids: Mapping[str, str | None]
-    expected: Mapping[str, str] = {}
-    delete_delay_ms: int = DELETE_DELAY_MS
-    lacks_log_dirs: bool = False
-    leads: bool = True
 
 
 class _Row:
@@ -71,7 +59,7 @@ class PartitionFates:
 
     *not_loaded*: directories in log dirs that are offline from the beginning, each with its log dir.  *failed*: those
     that are marked as failed before their partitions are loaded.  *raced*: those that the log cleaner fails right after
-    that.  *refused*: the faults that stop the broker, in its order.
+    that.  *refused*: the faults that stop the broker, in its order; *may_refuse*: those that depend on that order.
     """
 
     def __init__(
@@ -90,9 +78,11 @@ class PartitionFates:
         self._names = {} if cluster is None else cluster.state.topics.names
         self.rows = [_Row(one) for one in loaded]
         self.refused: list[StartFailure] = []
+        self.may_refuse: list[StartFailure] = []
         self.offline: dict[str, str] = {}
         for row in self.rows:
             self._load(row)
+        self._fail_offline()
         self._current, self._future = self._unique(PartitionState.CURRENT), self._unique(PartitionState.FUTURE)
         self._promote()
         self._judge_copies()
@@ -115,12 +105,6 @@ class PartitionFates:
             row.set(Fate.KEEPS, "marked-stray")
         elif (stray := self._stray(loaded)) is not None:
             row.set(Fate.STRAYS, *stray)
-            if loaded.log_dir in self._failed:
-                # Renaming throws there, and not an IOException.  Kafka: LocalLog.maybeHandleIOException.
-                self._refuse(row, f"it would be renamed to -stray: the log dir {loaded.log_dir} is already offline")
-        elif loaded.log_dir in self._failed and open_at(loaded.read_again(), outcome.log_end):
-            # Its first offset is looked up in the log.  Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset.
-            self._refuse(row, f"it has an open transaction, and the log dir {loaded.log_dir} is already offline")
         elif loaded.name.state is PartitionState.FUTURE:
             row.set(Fate.MOVES, "copy-unfinished")
         elif loaded.emptied:
@@ -137,10 +121,36 @@ class PartitionFates:
         elif loaded.indexes.wrong is not None:
             row.set(Fate.SERVES, *loaded.indexes.wrong)
 
+    def _fail_offline(self) -> None:
+        """Find partitions at which the whole broker stops, because their log dir is already offline.
+
+        Access to the log then throws, and not an IOException.  Kafka: LocalLog.maybeHandleIOException.
+        """
+        for row in self.rows:
+            loaded = row.loaded
+            if loaded.log_dir not in (*self._failed, *self.offline):
+                continue
+            if row.fate is Fate.STRAYS:
+                why = "it would be renamed to -stray"
+            elif row.fate in (Fate.SERVES, Fate.MOVES, Fate.EMPTIES) and _has_open(loaded):
+                # Its first offset is looked up in the log.  Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset.
+                why = "it has an open transaction"
+            else:
+                continue
+            if loaded.log_dir in self._failed:
+                self._refuse(row, f"{why}: {_IS_OFFLINE.format(loaded.log_dir)}")
+            else:
+                why, reason = f"{loaded.path}: {why}: {MAY_LOAD_FIRST}", self.offline[loaded.log_dir]
+                self.may_refuse.append(StartFailure(reason, why, loaded.log_dir, loaded.name.name))
+
     def _refuse(self, row: _Row, why: str) -> None:
-        """Take note of a partition in a log dir with a malformed checkpoint, on which the whole broker stops."""
-        row.set(Fate.REFUSES, "checkpoint-malformed", why)
-        self.refused.append(StartFailure("checkpoint-malformed", why, row.loaded.log_dir, row.loaded.name.name))
+        """Take note of a partition on which the whole broker stops, in a log dir that is offline by then."""
+        loaded = row.loaded
+        reason = self.offline.get(loaded.log_dir)  # of another partition, which has to be mended
+        if reason is None:
+            reason = "checkpoint-malformed"
+            row.set(Fate.REFUSES, reason, why)
+        self.refused.append(StartFailure(reason, why, loaded.log_dir, loaded.name.name))
 
     def _stray(self, loaded: LoadedPartition) -> tuple[str, str] | None:
         """Return why the broker sets a directory aside; None if it does not.  Kafka: LogManager.isStrayKraftReplica."""
@@ -202,7 +212,7 @@ class PartitionFates:
                 why = f"it cannot replace {current.loaded.path} beside it: the log dir goes offline then"
                 future.set(Fate.OFFLINE, "future-beside-current", why)
             elif is_here and future.loaded.log_dir in (*self._failed, *self.offline):
-                self._fail_to_rename(future, f"the log dir {future.loaded.log_dir} is already offline")
+                self._refuse(future, _RENAMED + _IS_OFFLINE.format(future.loaded.log_dir))
             elif is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
                 why = f"DirectoryNotEmptyException: {current.loaded.path} is beside {future.loaded.name.name}"
                 future.set(Fate.REFUSES, "future-beside-current", why)
@@ -210,12 +220,12 @@ class PartitionFates:
                     StartFailure("future-beside-current", why, future.loaded.log_dir, future.loaded.name.name)
                 )
             elif is_here and future.loaded.log_dir in self._raced:
-                self._fail_to_rename(future, MAY_RENAME_FIRST)
+                self._refuse(future, _RENAMED + MAY_RENAME_FIRST)
             elif not is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
                 # Nothing is copied within a log dir.  Kafka: Partition.maybeCreateFutureReplica.
                 why = f"{current.loaded.path} stays the partition, until a start finds this log dir in the metadata log"
                 future.set(Fate.KEEPS, "future-beside-current", f"{why}: that start stops")
-            elif is_here or (current is not None and self._is_complete(future, current)):
+            elif is_here or (current is not None and future.loaded.outcome.log_end >= current.loaded.outcome.log_end):
                 future.set(Fate.PROMOTES, "future-complete", "it becomes the partition")
                 if current is not None:
                     current.set(Fate.REPLACED, "future-complete", f"{future.loaded.path} takes its place")
@@ -236,15 +246,6 @@ class PartitionFates:
             if wrong is not None:
                 future.set(future.fate, wrong[0], f"{future.message or 'it becomes the partition later'}; {wrong[1]}")
 
-    def _fail_to_rename(self, future: _Row, why: str) -> None:
-        """Take note of a copy on whose renaming the broker stops.  Kafka: LogManager.recoverAbandonedFutureLogs."""
-        loaded, why = future.loaded, f"it would be renamed to the partition's name: {why}"
-        if loaded.log_dir not in self.offline:
-            self._refuse(future, why)
-        else:  # another partition, which has to be mended, took the log dir offline
-            reason = self.offline[loaded.log_dir]
-            self.refused.append(StartFailure(reason, why, loaded.log_dir, loaded.name.name))
-
     def _is_elsewhere(self, directory_id: str | None) -> bool:
         """Whether a directory id is that of a log dir that is not here.
 
@@ -252,10 +253,6 @@ class PartitionFates:
         leader after a kill, and does not after a clean stop.
         """
         return directory_id not in _NO_DIRECTORY and directory_id not in self._broker.directory_ids.values()
-
-    @staticmethod
-    def _is_complete(future: _Row, current: _Row) -> bool:
-        return future.loaded.outcome.log_end >= current.loaded.outcome.log_end
 
     def _elect(self) -> None:
         """Find partitions that the metadata have in a log dir that this broker does not have."""
@@ -393,6 +390,10 @@ class PartitionFates:
             if not self._broker.leads:
                 fate, why = (Fate.LEADERLESS, WATERMARK_NUMBER), NO_WATERMARKS
             yield PartitionFate(*key, topic_id, log_dir, None, *fate, None, 0, 0, 0, message=why)
+
+
+def _has_open(loaded: LoadedPartition) -> bool:
+    return bool(open_at(loaded.read_again(), loaded.outcome.log_end))
 
 
 def _span_of(row: _Row) -> OffsetSpan:

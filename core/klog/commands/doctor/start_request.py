@@ -1,4 +1,4 @@
-"""The question about a start."""
+"""The request to predict a start, and the identity of the starting broker."""
 
 from __future__ import annotations
 
@@ -35,3 +35,19 @@ class StartRequest(NamedTuple):
     has_steps: bool = True
     plain: Container[str] = ()
     tier: Tier | None = None
+
+
+class BrokerIdentity(NamedTuple):
+    """The starting broker: its node id, and the directory ids of its log dirs by path; None: one without an id.
+
+    *expected*: the cluster's ids for log dirs, if there is no metadata log here.  *delete_delay_ms*: the delay after
+    the start before it removes directories that are marked for deletion.  *lacks_log_dirs*: some are offline from the
+    beginning.  *leads*: False if it can become neither leader nor follower of partitions.
+    """
+
+    node_id: int
+    directory_ids: Mapping[str, str | None]
+    expected: Mapping[str, str] = {}
+    delete_delay_ms: int = DELETE_DELAY_MS
+    lacks_log_dirs: bool = False
+    leads: bool = True
