@@ -67,7 +67,7 @@ def judge_change(
         names = [other for other in after if (ledger.topics[other[0]].name, other[1]) == (topic.name, place[1])]
         left = [after[other].records for other in {place, *names} & after.keys()]
         gone = found.records.keys() - {offset for records in left for offset in records}
-        # Nobody sent a record with such an offset: a flipped base offset that the command has put right.
+        # No record was sent with such an offset: the command has repaired a flipped base offset.
         there = {content for records in left for content in records.values()}
         gone = {offset for offset in gone if offset in ledger.sent[place] or found.records[offset] not in there}
         if topic.is_compacted:
