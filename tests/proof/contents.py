@@ -18,8 +18,8 @@ DIRECTORY = re.compile(r"(.+?)-(\d+)(?:\.[0-9a-f]{32}-(stray|delete|future))?(?:
 class Found:
     """A partition's records on a disk, all but markers, by offset; a fork has the last one.
 
-    *producers*: id and epoch of each record's.  *behind_damage*: records with damage before them in their segment.
-    *is_damaged*: whether a log is.
+    *producers*: id and epoch of each record's.  *behind_damage*: records with damage before them in their segment, which
+    a flipped base offset is, too: no checksum covers it.  *is_damaged*: whether a log is.
     """
 
     records: dict[int, Content] = field(default_factory=dict)
@@ -42,8 +42,10 @@ def _decode(data: bytes) -> Found:
     digest = hashlib.sha256(data).digest()
     if digest not in _decoded:
         found = _decoded[digest] = Found()
+        end = -1
         for batch in scan(data):
-            found.is_damaged = found.is_damaged or not isinstance(batch, Batch)
+            found.is_damaged = found.is_damaged or not isinstance(batch, Batch) or batch.base_offset < end
+            end = max(end, batch.last_offset + 1) if isinstance(batch, Batch) else end
             if isinstance(batch, Batch) and batch.magic == 2 and not batch.control and batch.fault is None:
                 for record in batch.records:
                     found.records[record.offset] = record.key, record.value
