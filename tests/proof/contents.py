@@ -18,8 +18,8 @@ DIRECTORY = re.compile(r"(.+?)-(\d+)(?:\.[0-9a-f]{32}-(stray|delete|future))?(?:
 class Found:
     """A partition's records on a disk, all but markers, by offset; a fork has the last one.
 
-    *producers*: id and epoch of each record's.  *behind_damage*: records with damage before them in their segment, which
-    a flipped base offset is, too: no checksum covers it.  *is_damaged*: whether a log is.
+    *producers*: id and epoch of each record's.  *behind_damage*: records with damage before them in their segment; a
+    flipped base offset, which no checksum covers, is damage, too.  *is_damaged*: whether a log is.
     """
 
     records: dict[int, Content] = field(default_factory=dict)
