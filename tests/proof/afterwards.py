@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tests.brokers import clients
 from tests.proof.contents import Found
 from tests.proof.judge import Evidence, Verdict
-from tests.proof.ledger import Content, Fate, Ledger, Place
+from tests.proof.ledger import Content, Fate, Ledger, Place, superseded
 from tests.proof.nodes import Nodes
 from tests.proof.reading import Served, end_transaction
 from tests.proof.words import Klog, Named, Run
@@ -140,6 +140,8 @@ def judge_copy(run: Run, copy: dict[Place, Found], ledger: Ledger, evidence: Evi
         if ledger.topics[place[0]].is_compacted:
             is_damaged = evidence.left.get(place, Found()).is_damaged  # a leader's may be where a copy's is not
             more = set() if is_damaged else _alive_only(found, more, one)
+            sent = ledger.sent[place]  # a copy may have what the cluster's disks have lost
+            more &= superseded({offset: (it.key, it.value) for offset, it in sent.items()} | found.records, sent)
             lacking &= _latest(one.uncommitted)
         else:
             more = {
