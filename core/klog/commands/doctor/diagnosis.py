@@ -144,6 +144,9 @@ HANGING = "transaction-hanging"
 TORN_TAIL = "torn-tail"
 """The reason of a partition to which new records are appended where no client can read them."""
 
+COPY_DAMAGED = "copy-damaged"
+"""The reason of an unfinished copy that replaces a partition of which it lacks records."""
+
 _LATER_HARM = (INDEX_WRONG, TXN_INDEX_WRONG, HANGING, TORN_TAIL, "future-beside-current")
 """Reasons of partitions with which the broker starts and loses nothing, but harms them or stops later."""
 

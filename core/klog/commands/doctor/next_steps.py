@@ -18,7 +18,15 @@ from klog.commands.doctor.diagnosis import TORN_TAIL, Diagnosis, Fate, LogDirFat
 from klog.commands.doctor.meta_properties_check import foreign_names
 from klog.commands.doctor.metadata_facts import VERSION_STEP, directories_of, is_only_node, most_wanted_id
 from klog.commands.doctor.remote_steps import remote_steps
-from klog.commands.doctor.step_forms import ROW_STEPS, command_step, manual_step, metadata_file_step, move_step
+from klog.commands.doctor.step_forms import (
+    ROW_STEPS,
+    URGENT_REASONS,
+    command_step,
+    duplicate_step,
+    manual_step,
+    metadata_file_step,
+    move_step,
+)
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
@@ -97,7 +105,7 @@ class _Steps:
         """Yield the steps for partitions, with their ranks."""
         for row in self._diagnosis.partitions:
             steps = list(self._row(row))
-            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", TORN_TAIL, "log-start-raised")
+            is_urgent = row.fate in _DESTROYS or row.reason in URGENT_REASONS
             adopts = any((step.command or "").startswith(("klog adopt", "klog remote attach")) for step in steps)
             for step in self._readable_checkpoints() if adopts else ():
                 yield _NODE, step
@@ -356,7 +364,9 @@ class _Steps:
 
     def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if row.reason == "duplicate-partition":
-            yield from self._duplicate(row)
+            shorter, step = duplicate_step(row, self._diagnosis.partitions)
+            self._repairs.moved.add(shorter)
+            yield step
         elif row.reason == "checkpoint-malformed":
             self._repairs.recovered.add(row.log_dir or "")
             why = f"a checkpoint that the broker refuses {_TAKES}"
@@ -380,20 +390,3 @@ class _Steps:
         if row.reason == "unreadable":
             return manual_step(f"make {path} readable", row.message)
         return command_step("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))
-
-    def _duplicate(self, row: PartitionFate) -> Iterator[NextStep]:
-        key = row.topic, row.partition, row.reason
-        same = [one for one in self._diagnosis.partitions if (one.topic, one.partition, one.reason) == key]
-        places = [os.path.join(one.log_dir or "", one.directory or "") for one in same]
-        ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
-        shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]
-        self._repairs.moved.add(shorter)
-        yield move_step(shorter, f"the same partition twice: {ends}")
-
-
-def _age(path: str) -> float:
-    """Return how long ago the newest log in a directory was written, as a number that only compares."""
-    try:
-        return -max((entry.stat().st_mtime for entry in os.scandir(path) if entry.name.endswith(".log")), default=0.0)
-    except OSError:
-        return 0.0

@@ -15,7 +15,7 @@ from klog.commands.doctor.diagnosis import GOES_WITH_ITS_LOG_DIR, SERVED, TORN_T
 from klog.commands.doctor.metadata_facts import directories_of
 from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.commands.doctor.start_request import BrokerIdentity
-from klog.commands.doctor.unfinished_copies import later_fault, tally_copy
+from klog.commands.doctor.unfinished_copies import UnfinishedCopies, later_fault
 from klog.formats.names import PartitionName, PartitionState
 from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, served_log, tally_records
 from klog.partition.start.start_reasons import OTHER_TOPIC, WATERMARK_NUMBER, StartFailure
@@ -302,6 +302,7 @@ class PartitionFates:
         *count_all*: count records also where none can be lost.  Raises UnreadableError.
         """
         self._fail_to_lead(gone_early)
+        self._copies = UnfinishedCopies(self._cluster, count_all)
         for row in self.rows:
             if row.loaded.log_dir in offline and row.fate is not Fate.REFUSES:
                 reason = row.reason if row.fate is Fate.OFFLINE else offline[row.loaded.log_dir]
@@ -339,6 +340,8 @@ class PartitionFates:
 
     def _counted(self, row: _Row, served: _Row | None, fact: PartitionFate, count_all: bool) -> PartitionFate:
         own, unserved, twin = _span_of(row), None, None
+        if row.fate is Fate.MOVES and served is not None and served.fate is not Fate.EMPTIES:
+            return self._copies.counted(fact, row.loaded, served.loaded)
         if not row.loaded.size:
             return fact._replace(records=0)
         if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
@@ -353,10 +356,7 @@ class PartitionFates:
             if row.loaded.emptied or row.fate is Fate.DELETES:
                 own = EVERYTHING
         pieces = None if row.loaded.emptied else row.loaded.pieces
-        if row.fate is Fate.MOVES and served is not None and served.fate is not Fate.EMPTIES:
-            found = tally_copy(row.loaded, served.loaded, self._cluster)
-        else:
-            found = tally_records(row.loaded.read_again(), own, kept, pieces, unserved, twin)
+        found = tally_records(row.loaded.read_again(), own, kept, pieces, unserved, twin)
         if row.loaded.epochs_start is not None and kept == own:
             span = OffsetSpan(row.loaded.epochs_start, own.start)
             hidden = tally_records(row.loaded.read_again(), span, OffsetSpan(own.start))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from klog.cluster.metadata.metadata_loader import snapshot_files
-from klog.commands.doctor.diagnosis import HANGING, NextStep, PartitionFate
+from klog.commands.doctor.diagnosis import COPY_DAMAGED, HANGING, TORN_TAIL, NextStep, PartitionFate
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
 from klog.partition.start.start_reasons import OTHER_TOPIC, RETENTION_EARLY, StartFailure
@@ -60,13 +60,41 @@ def other_topic_step(row: PartitionFate) -> NextStep:
     return manual_step(sentence, row.message)
 
 
+def duplicate_step(row: PartitionFate, rows: Iterable[PartitionFate]) -> tuple[str, NextStep]:
+    """Return the shorter directory of a partition that is there twice, and the step that moves it away."""
+    key = row.topic, row.partition, row.reason
+    same = [one for one in rows if (one.topic, one.partition, one.reason) == key]
+    places = [os.path.join(one.log_dir or "", one.directory or "") for one in same]
+    ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
+    shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]
+    return shorter, move_step(shorter, f"the same partition twice: {ends}")
+
+
+def _age(path: str) -> float:
+    """Return how long ago the newest log in a directory was written, as a number that only compares."""
+    try:
+        return -max((entry.stat().st_mtime for entry in os.scandir(path) if entry.name.endswith(".log")), default=0.0)
+    except OSError:
+        return 0.0
+
+
+def damaged_copy_step(row: PartitionFate) -> NextStep:
+    """Return the step that keeps a copy from becoming the partition."""
+    why = "the broker would replace the partition with it; after the start the move can begin again"
+    return move_step(os.path.join(row.log_dir or "", row.directory or ""), why)
+
+
 ROW_STEPS: Final[Mapping[str | None, Callable[[PartitionFate], NextStep]]] = {
     "log-start-raised": log_start_step,
     HANGING: hanging_step,
     OTHER_TOPIC: other_topic_step,
     RETENTION_EARLY: early_step,
+    COPY_DAMAGED: damaged_copy_step,
 }
 """The steps that a row's reason alone decides."""
+
+URGENT_REASONS: Final = ("recovery-cuts", TORN_TAIL, "log-start-raised", COPY_DAMAGED)
+"""The reasons of rows whose data the broker would destroy, or whose new data no client could read."""
 
 
 def metadata_file_step(failure: StartFailure, *, is_spare: bool) -> NextStep:

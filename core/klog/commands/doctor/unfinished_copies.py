@@ -1,15 +1,23 @@
-"""Unfinished copies on the way between log dirs: the records that are lost because of a tail in such a copy.
+"""Unfinished copies on the way between log dirs: the records that are lost because such a copy is damaged.
 
 The broker continues such a copy from the log end that the start finds, and deletes the partition in the other log dir
-once the copy is complete.  A tail that recovery cuts is copied again.
+once the copy is complete.  The part that recovery cuts is copied again, and damage below the log end stays.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from klog.base.errors import counted
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.doctor.diagnosis import TORN_TAIL
+from klog.commands.doctor.diagnosis import COPY_DAMAGED, TORN_TAIL, PartitionFate
 from klog.commands.doctor.partition_loader import LoadedPartition
-from klog.partition.start.record_tally import OffsetSpan, RecordTally, served_log, tally_records
+from klog.formats.java_integers import LONG_MAX
+from klog.partition.start.record_tally import CopiedLog, OffsetSpan, RecordTally, served_log, tally_records
+
+_MOST_BYTES: Final = 1 << 30
+"""The most bytes of copies that are compared with their partitions."""
+_NOT_COMPARED: Final = "its records were not compared with those of the partition: --records reads both for it"
 
 
 def becomes_unreadable(copy: LoadedPartition) -> bool:
@@ -29,6 +37,50 @@ def later_fault(copy: LoadedPartition, is_complete: bool) -> tuple[str, str] | N
     if copy.indexes.wrong is None and copy.torn is not None and (is_complete or becomes_unreadable(copy)):
         return TORN_TAIL, copy.torn
     return copy.indexes.wrong
+
+
+class UnfinishedCopies:
+    """Counts the records of copies, and those that are lost when a copy replaces its partition.
+
+    *compare_all*: whatever the size of the copies.
+    """
+
+    def __init__(self, cluster: ClusterMetadata | None, compare_all: bool) -> None:
+        self._cluster, self._compares_all = cluster, compare_all
+        self._left_bytes = LONG_MAX if compare_all else _MOST_BYTES
+
+    def counted(self, row: PartitionFate, copy: LoadedPartition, current: LoadedPartition) -> PartitionFate:
+        """Return the *row* of *copy* with its records and losses; *current*: the served partition.
+
+        Raises UnreadableError.
+        """
+        if self._compares_all or copy.is_cut or copy.torn is not None or not copy.size:
+            found = tally_copy(copy, current, self._cluster)
+            row = row._replace(records=found.records, lost_records=found.lost_records, lost_bytes=found.lost_bytes)
+        if copy.torn is not None and not becomes_unreadable(copy):
+            return row  # it does not replace the partition
+        if copy.size > self._left_bytes:
+            return row._replace(message="; ".join(filter(None, (row.message, _NOT_COMPARED))))
+        self._left_bytes -= copy.size
+        lost = self._lost(copy, current)
+        if not lost.lost_records:
+            return row
+        some = counted(lost.lost_records, "intact record")
+        why = f"it becomes the partition later, without {some} that the partition has below offset"
+        return row._replace(
+            reason=COPY_DAMAGED,
+            message=f"{why} {copy.outcome.log_end}",
+            lost_records=row.lost_records + lost.lost_records,
+            lost_bytes=row.lost_bytes + lost.lost_bytes,
+        )
+
+    def _lost(self, copy: LoadedPartition, current: LoadedPartition) -> RecordTally:
+        """Count the intact records of *current* below the log end of *copy* that no client gets from it."""
+        start = current.outcome.log_start
+        if self._cluster is not None and self._cluster.is_tiered(copy.name.topic):
+            start = max(start, copy.outcome.log_start)  # earlier ones are in remote storage
+        twin = CopiedLog(copy.read_again(), OffsetSpan(copy.outcome.log_start, copy.outcome.log_end), copy.pieces)
+        return tally_records(current.read_again(), OffsetSpan(start), OffsetSpan(start), twin=twin)
 
 
 def tally_copy(copy: LoadedPartition, current: LoadedPartition, cluster: ClusterMetadata | None) -> RecordTally:

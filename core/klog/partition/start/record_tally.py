@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import FileRange
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.data_dir.partition import Partition, segments_between
+from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.batch import CODEC_BITS, CONTROL_BIT, BatchFacts
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX
@@ -47,6 +47,9 @@ class RecordTally(NamedTuple):
         return RecordTally(self.records + records, self.lost_records + lost, self.lost_bytes + size)
 
 
+Pieces = Mapping[str, Sequence[FileRange]]
+
+
 class ServedLog(NamedTuple):
     """A log that must have the same batches: one with other batches at the same offsets is another history.
 
@@ -56,30 +59,73 @@ class ServedLog(NamedTuple):
     partition: Partition
     cleaned: int = 0
 
-    def cursor(self, first: int) -> Callable[[BatchFacts], bool]:
-        """Return a function that answers whether it has a batch, for batches that ascend from offset *first* on.
+    def has(self, segment: SegmentFiles) -> Callable[[BatchFacts], bool]:
+        """Return a function that answers whether it has a batch, for the batches of *segment* in their order.
 
         It raises UnreadableError.  The leader epoch does not count: no checksum covers it.
         """
-        headers = (
-            header
-            for files in segments_between(self.partition.segments, first, LONG_MAX)
-            for header in self._headers(files.log)
-        )
-        found: BatchFacts | None = next(headers, None)
+        reach = _reach(self.partition, segment)
+        return lambda batch: batch.base_offset < self.cleaned or _identity(reach(batch)) == _identity(batch)
+
+
+class CopiedLog(NamedTuple):
+    """A copy of the log, from its log start to its log end; the rest is copied later.  *pieces*: see `tally_records`.
+
+    A cleaner may have made new batches of the log since: a batch counts as copied if one of the copy spans its offsets.
+    """
+
+    partition: Partition
+    span: OffsetSpan
+    pieces: Pieces | None = None
+
+    def has(self, segment: SegmentFiles) -> Callable[[BatchFacts], bool]:
+        """Return a function as that of `ServedLog`, for the batches of a segment of the log that is copied."""
+        reach = _reach(self.partition, segment, self.pieces)
 
         def has(batch: BatchFacts) -> bool:
-            nonlocal found
-            while found is not None and found.last_offset < batch.last_offset:
-                found = next(headers, None)
-            return batch.base_offset < self.cleaned or (found is not None and _identity(found) == _identity(batch))
+            if self.span.misses(batch):
+                return batch.base_offset >= self.span.end
+            found = reach(batch)
+            return found is not None and found.base_offset <= batch.base_offset
 
         return has
 
-    def _headers(self, name: str) -> Iterator[BatchFacts]:
-        with ReadOnlyFile(self.partition.file(name)) as log:
+
+Twin = ServedLog | CopiedLog
+
+
+def _reach(
+    partition: Partition, segment: SegmentFiles, pieces: Pieces | None = None
+) -> Callable[[BatchFacts], BatchFacts | None]:
+    """Return a function that finds the first batch that ends where a batch of *segment* ends or later, if one does."""
+    headers = _reached(partition, segment.base_offset, pieces)
+    found: BatchFacts | None = next(headers, None)
+
+    def reach(batch: BatchFacts) -> BatchFacts | None:
+        nonlocal found
+        while found is not None and found.last_offset < batch.last_offset:
+            found = next(headers, None)
+        return found
+
+    return reach
+
+
+def _reached(partition: Partition, first: int, pieces: Pieces | None) -> Iterator[BatchFacts]:
+    """Yield the headers of intact batches that a reader meets, from the segment that contains offset *first* on.
+
+    Behind bytes that are no header, or a batch with too high offsets, it meets no more of that segment.
+    """
+    kept = _kept(pieces)
+    segments = segments_between(partition.segments, first, LONG_MAX)
+    for files, next_base in zip(segments, [*(one.base_offset for one in segments[1:]), LONG_MAX], strict=False):
+        path = partition.file(files.log)
+        bad = {one.place.position for one in Segment(path, bounded=False).runs() if isinstance(one, Damage)}
+        ranges = _ranges(kept, files.log)
+        with ReadOnlyFile(path) as log:
             for header in walk_headers(log):
-                if not isinstance(header, Damage):
+                if isinstance(header, Damage) or header.last_offset >= next_base:
+                    break
+                if header.position not in bad and _is_in(header.position, ranges):
                     yield header
 
 
@@ -91,34 +137,35 @@ def served_log(partition: Partition, cluster: ClusterMetadata | None) -> ServedL
     return ServedLog(partition, partition.cleaner_offset or 0)
 
 
-def _identity(batch: BatchFacts) -> tuple[int, int, int, int]:
-    return batch.base_offset, batch.last_offset, batch.crc, batch.size
+def _identity(batch: BatchFacts | None) -> tuple[int, int, int, int] | None:
+    return None if batch is None else (batch.base_offset, batch.last_offset, batch.crc, batch.size)
 
 
 def tally_records(
     partition: Partition,
     own: OffsetSpan,
     served: OffsetSpan,
-    pieces: Mapping[str, Sequence[FileRange]] | None = None,
+    pieces: Pieces | None = None,
     unserved: FileRange | None = None,
-    twin: ServedLog | None = None,
+    twin: Twin | None = None,
 ) -> RecordTally:
     """Count the records in *own*, and the lost ones: from its start on, those outside of *served*.
 
     *pieces*: the part of the logs that recovery keeps, None: all.  The part that it cuts is lost, whatever its offsets,
     and so is *unserved*, the end of a log.  *twin*: the log that is served; batches that it does not have are lost.
+    Segments from the end of a copy on are not read.
     Raises UnreadableError.
     """
-    kept = None if pieces is None else [piece for one in pieces.values() for piece in one]
+    kept = _kept(pieces)
     tally = RecordTally()
     for files in partition.segments:
-        ranges = None if kept is None else [(one.start, one.end) for one in kept if one.name == files.log]
+        ranges = _ranges(kept, files.log)
         if unserved is not None and unserved.name == files.log:
             whole = [(0, unserved.end)] if ranges is None else ranges
             ranges = [(start, min(end, unserved.start)) for start, end in whole]
-        if files.size:
+        if files.size and not (isinstance(twin, CopiedLog) and files.base_offset >= twin.span.end):
             segment = Segment(partition.file(files.log), bounded=False)
-            tally = _segment(segment, own, served, ranges, tally, twin and (twin, files.base_offset))
+            tally = _segment(segment, own, served, ranges, tally, twin and (twin, files))
     return tally
 
 
@@ -128,9 +175,9 @@ def _segment(
     served: OffsetSpan,
     ranges: Sequence[tuple[int, int]] | None,
     before: RecordTally,
-    twin: tuple[ServedLog, int] | None,
+    twin: tuple[Twin, SegmentFiles] | None,
 ) -> RecordTally:
-    tally, has = before, _cursor(twin)
+    tally, has = before, _has(twin)
     for run in segment.runs():
         if isinstance(run, Damage):
             continue
@@ -150,8 +197,8 @@ def _segment(
     return tally
 
 
-def _cursor(twin: tuple[ServedLog, int] | None) -> Callable[[BatchFacts], bool]:
-    return (lambda _: True) if twin is None else twin[0].cursor(twin[1])
+def _has(twin: tuple[Twin, SegmentFiles] | None) -> Callable[[BatchFacts], bool]:
+    return (lambda _: True) if twin is None else twin[0].has(twin[1])
 
 
 def _needs_records(batch: BatchFacts, own: OffsetSpan, served: OffsetSpan) -> bool:
@@ -159,6 +206,15 @@ def _needs_records(batch: BatchFacts, own: OffsetSpan, served: OffsetSpan) -> bo
     if batch.magic < 2 and batch.attributes & CODEC_BITS:
         return True
     return any(not (span.contains(batch) or span.misses(batch)) for span in (own, served))
+
+
+def _kept(pieces: Pieces | None) -> list[FileRange] | None:
+    return None if pieces is None else [piece for one in pieces.values() for piece in one]
+
+
+def _ranges(kept: Sequence[FileRange] | None, name: str) -> list[tuple[int, int]] | None:
+    """Return the positions of the remaining parts of a log; None: all of it remains."""
+    return None if kept is None else [(one.start, one.end) for one in kept if one.name == name]
 
 
 def _is_in(position: int, ranges: Sequence[tuple[int, int]] | None) -> bool:
@@ -171,10 +227,10 @@ def _records(
     served: OffsetSpan,
     ranges: Sequence[tuple[int, int]] | None,
     tally: RecordTally,
-    twin: tuple[ServedLog, int] | None,
+    twin: tuple[Twin, SegmentFiles] | None,
 ) -> RecordTally:
     """Do the same record by record; the bytes of a batch that is lost in part are shared out among its records."""
-    has = _cursor(twin)
+    has = _has(twin)
     for rows in segment.record_windows():
         if isinstance(rows, Damage):
             continue
