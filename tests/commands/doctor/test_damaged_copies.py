@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.commands.doctor.broker_start import diagnose
+from klog.commands.doctor.start_request import StartRequest
 
 from tests.brokers import clients, kafka
 from tests.commands.doctor.broker import TwoDirBroker
+from tests.commands.doctor.disks import follow
 from tests.commands.doctor.test_indexes import FIRST, ONE, SECOND, THIRD, UNIQUE, copy_of, disk, offsets, segment
 from tests.conftest import Ran
 
@@ -193,6 +196,43 @@ def test_large_copies_are_compared_when_asked(klog: Klog, disk: Path, monkeypatc
     assert answer(klog, disk, copy, "--records")[0]["loses"] == 1
 
 
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_a_complete_copy_that_lacks_records(is_longer: bool, klog: Klog, disk: Path, tmp_path: Path) -> None:
+    """A checksum that no longer matches counts, although the header is that of the partition's batch."""
+    copy = copy_of(disk, 10)
+    flipped(copy / f"{SECOND}.log", 3)
+    if is_longer:
+        (copy / f"{THIRD}.log").write_bytes(segment(20) + segment(30)[:ONE])
+    found, rows = answer(klog, disk, copy)
+    assert (rows[copy.name]["fate"], rows[disk.name]["fate"]) == ("promotes", "replaced")
+    assert (rows[disk.name]["lost_records"], found["code"]) == (1, 4)
+    away, wanted = disk if is_longer else copy, copy.parent / disk.name
+    renaming = [f"rename {copy} to {wanted}"] if is_longer else []
+    assert found["next"] == [f"move {away} out of every log dir", *renaming]
+    shutil.move(away, tmp_path / "aside")
+    if is_longer:
+        copy.rename(wanted)
+    found, rows = answer(klog, disk, copy)
+    assert (found["loses"], found["code"], len(rows)) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_copy_at_which_the_broker_stops(beside: bool, klog: Klog, disk: Path, tmp_path: Path) -> None:
+    """The partition stays where it is: it has all records."""
+    copy = copy_of(disk, 7, beside=beside)
+    resized(copy / f"{SECOND}.log", 3, 5)
+    killed(copy, 20)
+    found, rows = answer(klog, disk, copy)
+    assert (found["fatal"]["id"], rows[copy.name]["fate"]) == ("log-refused", "refuses")
+    if not beside:
+        assert found["next"][-1] == f"klog recover {copy} --apply"
+        return
+    assert found["next"] == [f"move {copy} out of every log dir"]
+    shutil.move(copy, tmp_path / "aside")
+    found, rows = answer(klog, disk, copy)
+    assert (found["starts"], found["loses"], rows[disk.name]["fate"]) == (True, 0, "serves")
+
+
 @pytest.mark.parametrize("is_served", [True, False])
 def test_a_directory_that_the_broker_removes(is_served: bool, klog: Klog, disk: Path) -> None:
     """Its record is lost if that of the served partition is damaged."""
@@ -283,3 +323,33 @@ def test_a_real_broker_replaces_the_partition(
             assert len(good) == 200 - lost[name] * (name in copies), name
         with pytest.raises(RuntimeError, match="CRC32C"):
             clients.consume(broker.bootstrap, "records", "read_committed", start=0)
+
+
+@pytest.mark.kafka
+def test_a_real_broker_serves_the_partitions_whose_copies_were_moved(klog: Klog, tmp_path: Path) -> None:
+    """One copy is complete and damaged, in the log dir that the metadata log names; the broker stops at the other."""
+    broker = TwoDirBroker(kafka.NEWEST, tmp_path / "broker")
+    given = [clients.Given(b"k", b"%06d" % i + b"v" * 200, (), 1_700_000_000_000 + i) for i in range(200)]
+    with broker:
+        for name in ("complete", "refused"):
+            clients.create(broker.bootstrap, {name: {"internal.segment.bytes": "20000", "index.interval.bytes": "900"}})
+            clients.with_librdkafka(broker.bootstrap, name, "none", given, batch_num_messages=1)
+    refused = begin_copy(broker, "refused")
+    resized(refused / f"{FIRST}.log", 30, 5)
+    (refused.parent / ".kafka_cleanshutdown").unlink()
+    (refused.parent / "recovery-point-offset-checkpoint").write_text("0\n1\nrefused 0 90\n")
+    (path,) = [one / "complete-0" for one in broker.dirs if (one / "complete-0").exists()]
+    (other,) = [one for one in broker.dirs if one != path.parent]
+    moved = path.rename(other / path.name)
+    complete = shutil.copytree(moved, path.with_name(f"{path.name}.{UNIQUE}-future"))
+    flip_in_the_first(complete)
+    told = diagnose(StartRequest([str(one) for one in broker.dirs]))
+    assert told.failure is not None
+    assert (told.failure.id, told.failure.directory) == ("log-refused", refused.name)
+    assert {one.manual for one in told.next} == {f"move {one} out of every log dir" for one in (refused, complete)}
+    follow(told.next, tmp_path / "aside")
+    assert diagnose(StartRequest([str(one) for one in broker.dirs])).is_harmless
+    with broker:
+        for name in ("complete", "refused"):
+            found = clients.consume(broker.bootstrap, name, "read_committed", start=0)
+            assert [one.value for one in found] == [one.value for one in given]

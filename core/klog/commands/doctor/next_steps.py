@@ -26,6 +26,8 @@ from klog.commands.doctor.step_forms import (
     manual_step,
     metadata_file_step,
     move_step,
+    replaced_steps,
+    spare_copy_step,
 )
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -298,7 +300,7 @@ class _Steps:
         elif row.fate is Fate.DELETES or (row.fate is Fate.KEEPS and row.lost_records):
             yield from self._aside(row, path)
         elif row.fate is Fate.REPLACED and row.lost_records:
-            yield move_step(path, f"{counted(row.lost_records, 'record')} only there")
+            yield from replaced_steps(row, self._diagnosis.partitions)
 
     def _topic_id(self, row: PartitionFate, path: str) -> NextStep:
         topic_id = None if self._cluster is None else self._cluster.topic_ids.get(row.topic)
@@ -371,9 +373,9 @@ class _Steps:
             self._repairs.recovered.add(row.log_dir or "")
             why = f"a checkpoint that the broker refuses {_TAKES}"
             yield command_step("klog", "recover", row.log_dir or "", "--apply", why=why)
-        elif row.reason == "future-beside-current":
+        elif (spare := spare_copy_step(row, self._diagnosis.partitions)) is not None:
             self._repairs.moved.add(path)
-            yield move_step(path, "it cannot replace the partition beside it")
+            yield spare
         else:
             self._repairs.loadable.add(path)
             yield self._mended(row, path)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from klog.base.errors import counted
 from klog.cluster.metadata.metadata_loader import snapshot_files
-from klog.commands.doctor.diagnosis import COPY_DAMAGED, HANGING, TORN_TAIL, NextStep, PartitionFate
+from klog.commands.doctor.diagnosis import COPY_DAMAGED, HANGING, TORN_TAIL, Fate, NextStep, PartitionFate
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
 from klog.partition.start.start_reasons import OTHER_TOPIC, RETENTION_EARLY, StartFailure
@@ -58,6 +59,39 @@ def other_topic_step(row: PartitionFate) -> NextStep:
     file = os.path.join(path, FileKind.PARTITION_METADATA.value)
     sentence = f"if {path} is of {row.topic}, write the topic id of {row.topic} into {file}; otherwise move it out"
     return manual_step(sentence, row.message)
+
+
+def spare_copy_step(row: PartitionFate, rows: Iterable[PartitionFate]) -> NextStep | None:
+    """Return the step for a copy that the broker does not load; None if it loads no partition that it is a copy of."""
+    path = os.path.join(row.log_dir or "", row.directory or "")
+    if row.reason == "future-beside-current":
+        return move_step(path, "it cannot replace the partition beside it")
+    refused = (Fate.REFUSES, Fate.OFFLINE)
+    names = (one.directory for one in rows if one.topic == row.topic and one.fate not in refused)
+    if not (row.directory or "").endswith("-future") or f"{row.topic}-{row.partition}" not in names:
+        return None
+    return move_step(path, "the partition is in another log dir, and the move can begin again after the start")
+
+
+def replaced_steps(row: PartitionFate, rows: Iterable[PartitionFate]) -> Iterator[NextStep]:
+    """Yield the steps for a partition that a copy replaces which lacks records of it: one of the two moves away.
+
+    A copy that ends where the partition ends, or before, has nothing that the partition lacks, as far as offsets show
+    it.  A longer one gets the partition's name: the broker empties a copy without its partition.
+    """
+    key, some = (row.topic, row.partition), counted(row.lost_records, "record")
+    path = os.path.join(row.log_dir or "", row.directory or "")
+    for copy in rows:
+        if (copy.topic, copy.partition) == key and copy.fate in (Fate.PROMOTES, Fate.LEADERLESS):
+            rival = os.path.join(copy.log_dir or "", copy.directory or "")
+            if (copy.log_end or 0) <= (row.log_end or 0):
+                yield move_step(rival, f"the partition has {some} that this copy of it lacks")
+                return
+            yield move_step(path, f"{some} only there")
+            wanted = os.path.join(copy.log_dir or "", f"{row.topic}-{row.partition}")
+            yield manual_step(f"rename {rival} to {wanted}", "a copy without its partition may be emptied")
+            return
+    yield move_step(path, f"{some} only there")
 
 
 def duplicate_step(row: PartitionFate, rows: Iterable[PartitionFate]) -> tuple[str, NextStep]:
