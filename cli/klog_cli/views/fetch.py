@@ -60,20 +60,31 @@ def fetch(
         )
         held = list_batches(OpenFiles(), fetched)
         messages = view.take_messages()
+    told = _told(tiered)
     if form == "json":
         output.emit_json(_document(partition, wanted, fetched, held))
     else:
         _show(partition, wanted, fetched, held, seen)
-    if tiered is None and fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+    if tiered is None and _is_outside(fetched):
         _tell_remote(partition, wanted.offset)
     for line in messages:
-        output.note(line)
+        if line not in told:
+            output.note(line)
     if not fetched.error and fetched.size < wanted.min_bytes:
         output.note(f"fewer than {wanted.min_bytes} bytes: a broker gives this answer after fetch.max.wait.ms")
     damages = _damages(fetched)
     for damage in damages:
         output.error(f"sent as it is: {damage}")
     return ExitCode.PROBLEMS_LEFT if fetched.error or damages else ExitCode.CLEAN
+
+
+def _told(tiered: Mapping[str, TieredLog] | None) -> set[str]:
+    """Return the lines about holes that precede the answer."""
+    if not tiered:
+        return set()
+    from klog.partition.tiered.mounts import gaps
+
+    return set(gaps(tiered))
 
 
 def _tell_remote(partition: Partition, offset: int) -> None:
@@ -120,14 +131,23 @@ def _document(partition: Partition, wanted: FetchArguments, fetched: FetchResult
     }
 
 
+def _is_outside(fetched: FetchResult) -> bool:
+    return fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def _place(offset: int, seen: PartitionView) -> str:
+    if offset < seen.log_start_offset:
+        return "below the log's start"
+    return "beyond the log's end" if offset > seen.high_watermark else "in no segment"
+
+
 def _show(
     partition: Partition, wanted: FetchArguments, fetched: FetchResult, held: FetchListing, seen: PartitionView
 ) -> None:
     head = f"{strong(partition.directory)} from offset {wanted.offset}, at most {output.human_size(wanted.max_bytes)}"
     ends = f"log start {seen.log_start_offset}, high watermark {seen.high_watermark}"
     if fetched.error:
-        beyond = "beyond the log's end" if wanted.offset > seen.log_start_offset else "below the log's start"
-        why = f": {wanted.offset} is {beyond}" if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE else ""
+        why = f": {wanted.offset} is {_place(wanted.offset, seen)}" if _is_outside(fetched) else ""
         output.lines([f"{head}: {bad(f'{fetched.error.name} ({int(fetched.error)})')}{why}", ends])
         return
     ends += f", last stable offset {fetched.last_stable_offset}"

@@ -294,3 +294,55 @@ def test_where_the_entries_are_known_nothing_is_lost(place: tuple[Path, Path]) -
     assert shown[1] == shown[0]
     assert listed == {"fine": ("whole", 0, 0), "short": ("orphans", 1, 0), "gone": ("orphans", 10, 0)}
     assert ids == {"fine": set(), "short": {"remote-orphan"}, "gone": {"remote-orphan"}}
+
+
+def test_readers_name_the_way_out(place: tuple[Path, Path], tmp_path: Path) -> None:
+    """No record of the first two segments is read, and each command says that their objects are there."""
+    data, tier = place
+    begin_at(data, 13)
+    here = ("--remote", tier, "-t", "fine", "-p", "0")
+    text = "no entry has offsets 0–32: the entries of 2 segments are lost, and their objects are there"
+    for words in (("dump", "-o", "jsonl"), ("records", "-n", "1"), ("stats",), ("lookup", "--offset", "3")):
+        ran = run_klog(words[0], data, *here, *words[1:])
+        assert ran.exit_code == 4
+        assert ran.stderr.decode().count(f"fine-0: {text}; klog remote attach writes entries") == 1
+        assert b"neither tier" not in ran.stderr
+        assert b"--remote TIER" not in ran.stdout
+    shown = run_klog("fetch", data, *here, "--offset", "3")
+    assert (shown.exit_code, shown.stderr.decode().count(text)) == (4, 1)
+    assert b"OFFSET_OUT_OF_RANGE (1): 3 is in no segment" in shown.stdout
+    refused = run_klog("remote", "fetch", data, *here, "--to", tmp_path / "strict", "--strict")
+    assert (refused.exit_code, text in refused.stderr.decode()) == (8, True)
+    assert not (tmp_path / "strict").exists()
+    found = answer("remote", "fetch", data, *here, "--to", tmp_path / "back", codes=(4,))["partitions"][0]
+    assert (found["first_offset"], found["holes"]) == (33, [[0, 32]])
+    assert text in found["notes"][0]
+    adopted = run_klog("adopt", data / "fine-0", "--remote", tier, "--to", tmp_path / "back", "--as", "new-0")
+    assert text in (adopted.stdout + adopted.stderr).decode()
+
+
+def test_a_fetch_names_a_hole_at_its_beginning(place: tuple[Path, Path], tmp_path: Path) -> None:
+    """Ranges that do not ask for the offsets of the hole have none; a log start above 0 is none either."""
+    data, tier = place
+    assert answer("remote", "fetch", data, "--remote", tier, "-t", "fine", "--to", tmp_path / "0", codes=(0,))
+    begin_at(data, 13)
+    for path in list(tier.glob("*/fine-0-*/*")):
+        if int(path.name[:20]) < 33:
+            path.unlink()
+    for number, (words, holes) in enumerate(
+        (
+            ((), [[0, 32]]),
+            (("--from-offset", "20"), [[20, 32]]),
+            (("--from-offset", "0", "--to-offset", "60"), [[0, 32]]),
+            (("--from-offset", "33"), []),
+            (("--from-offset", "-60"), []),
+        ),
+        start=1,
+    ):
+        to = tmp_path / str(number)
+        code = 4 if holes else 0
+        found = answer("remote", "fetch", data, "--remote", tier, "-t", "fine", "--to", to, *words, codes=(code,))
+        assert (found["partitions"][0]["holes"], found["partitions"][0]["notes"]) == (holes, [])
+    start = data / "log-start-offset-checkpoint"
+    start.write_text(start.read_text().replace("fine 0 0", "fine 0 33"))
+    assert answer("remote", "fetch", data, "--remote", tier, "-t", "fine", "--to", tmp_path / "9", codes=(0,))

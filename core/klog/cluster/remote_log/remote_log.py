@@ -10,7 +10,7 @@ RemotePartitionMetadataStore.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
@@ -122,6 +122,16 @@ class RemoteLog:
         if not self.count or not self._lacking:
             return bool(self._lacking)
         return metadata_partition(whose.topic_id, whose.number, self.count) in self._lacking
+
+    def lost_entries(self, whose: TopicIdPartition, stored: Iterable[str]) -> frozenset[str]:
+        """Return those of the segments with objects whose events may be deleted or unreadable.
+
+        *stored*: the ids of the partition's segments with objects, all of which were asked for.
+        """
+        cache = self.cache(whose)
+        if cache is None or not self.lacks_events(whose):
+            return frozenset()
+        return frozenset(one for one in stored if one not in cache.segments and one not in self.deleted_ids)
 
     def take(self, place: EventPlace, value: bytes, watched: Container[str]) -> None:
         """Take the value of a record."""

@@ -92,7 +92,8 @@ class AdoptSource:
         *log*: the partition over two tiers.
         """
         for first, last in log.holes():
-            return f"{offsets_text(first, last)} {are(first, last)} in neither tier"
+            lost = log.lost_entries_text(first, last)
+            return lost or f"{offsets_text(first, last)} {are(first, last)} in neither tier"
         for file in self.partition.files:
             if overlay_file(self.partition.file(file.name)) is None:
                 continue

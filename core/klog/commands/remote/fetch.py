@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from klog.base.errors import KlogError, UsageError
+from klog.base.errors import KlogError, UsageError, are, offsets_text
 from klog.base.interruptible_threads import run_all
 from klog.base.progress import Sink
 from klog.commands.remote.fetch_dir import FetchDir, check_place, fetch_dir
@@ -151,14 +151,11 @@ class _Fetch:
         """Return the first thing that is missing or damaged; None if all is there."""
         for one in self._lost:
             return f"{one.file}: {one.message}"
-        return next(
-            (
-                f"{one.whose}: offsets {one.holes[0][0]} to {one.holes[0][1]} are in neither tier"
-                for one in planned
-                if one.holes
-            ),
-            None,
-        )
+        if (lacking := next((one for one in planned if one.holes), None)) is None:
+            return None
+        first, last = lacking.holes[0]
+        lost = next(iter(lacking.lost_entries), None)
+        return f"{lacking.whose}: {lost or f'{offsets_text(first, last)} {are(first, last)} in neither tier'}"
 
     # the end
 
@@ -208,7 +205,7 @@ class _Fetch:
             tuple(_merged([*planned.holes, *((one.first, one.last) for one in lost)])),
             lost,
             tuple(rebuilt),
-            tuple(one.note for one in copied if one.note is not None),
+            (*planned.lost_entries, *(one.note for one in copied if one.note is not None)),
         )
 
 

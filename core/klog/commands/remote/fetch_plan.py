@@ -45,8 +45,8 @@ class PartitionToFetch:
     """A partition, and its segments by base offset.  *root*: the log dir below the directory, "" for itself.
 
     *epochs*: its history.  *log_start*: its first offset.  *local*: its local log, None without one or if that is left
-    out.  *holes*: the ranges that neither tier has.  *tells_txns*: the metadata show whether a segment has aborted
-    transactions.
+    out.  *holes*: the ranges that neither tier has.  *lost_entries*: sentences about those whose segments are there
+    without entries.  *tells_txns*: the metadata show whether a segment has aborted transactions.
     """
 
     whose: TopicIdPartition
@@ -56,6 +56,7 @@ class PartitionToFetch:
     segments: tuple[SegmentToFetch, ...]
     local: Partition | None = None
     holes: tuple[tuple[int, int], ...] = ()
+    lost_entries: tuple[str, ...] = ()
     tells_txns: bool = True
 
     @cached_property
@@ -112,11 +113,15 @@ class _Plan:
         log = self._log()
         remote = [self._remote(part) for part in log.parts()]
         every = [*remote, *self._local_segments()]
-        chosen = tuple(self._chosen(every))
+        asked = self._asked(every)
+        chosen = tuple(one for one in every if asked is None or (one.base < asked[1] and one.end > asked[0]))
         if not chosen:
             return None
-        first, end = max(log.log_start, chosen[0].base), chosen[-1].end
-        holes = ((max(low, first), min(high, end - 1)) for low, high in log.holes())
+        first, end = (0, every[-1].end) if asked is None else asked
+        first = max(log.log_start, min(first, chosen[0].base))
+        end = max(chosen[-1].end, min(end, every[-1].end))
+        cut = ((max(low, first), min(high, end - 1)) for low, high in log.holes())
+        holes = tuple((low, high) for low, high in cut if low <= high)
         is_local_used = any(one.files is not None for one in chosen)
         return PartitionToFetch(
             self._facts.whose,
@@ -125,7 +130,8 @@ class _Plan:
             first,
             chosen,
             self._local if is_local_used else None,
-            tuple((low, high) for low, high in holes if low <= high),
+            holes,
+            tuple(text for low, high in holes if (text := log.lost_entries_text(low, high)) is not None),
             self._sources.is_of_kafka_4(KAFKA_4),
         )
 
@@ -135,7 +141,9 @@ class _Plan:
         epochs = (local.epochs if local else self._facts.history) or history_of(finished)
         start = local.log_start_offset if local else min((one.start_offset for one in finished), default=0)
         is_both = local is not None and self._local is not None
-        return TieredLog(self._cache, tuple(epochs), start, local.local_log_start_offset if is_both and local else None)
+        local_start = local.local_log_start_offset if is_both and local else None
+        lost = (self._facts.objects[one].start_offset for one in self._facts.lost) if self._facts.objects else ()
+        return TieredLog(self._cache, tuple(epochs), start, local_start, lost)
 
     def _remote(self, part: RemoteSegmentPart) -> SegmentToFetch:
         segment = part.segment
@@ -153,8 +161,8 @@ class _Plan:
             size = end.position if is_last and end is not None else files.size
             yield SegmentToFetch(files.base_offset, max(after, files.base_offset), size, files=files)
 
-    def _chosen(self, every: Sequence[SegmentToFetch]) -> Iterator[SegmentToFetch]:
-        """Yield the segments in the range of the options."""
+    def _asked(self, every: Sequence[SegmentToFetch]) -> tuple[int, int] | None:
+        """Return the range of offsets that the options name, the end exclusive; None without one."""
         options = self._options
         log_end = every[-1].end if every else 0
         first, end = options.from_offset, options.to_offset
@@ -169,11 +177,7 @@ class _Plan:
                 LONG_MAX if end is None else end,
                 next((one.end for one in every if self._largest(one) >= time), LONG_MAX),
             )
-        is_ranged = first is not None or end is not None
-        for one in every:
-            is_inside = one.base < (LONG_MAX if end is None else end) and one.end > (first or 0)
-            if not is_ranged or is_inside:
-                yield one
+        return None if first is None and end is None else (first or 0, LONG_MAX if end is None else end)
 
     def _largest(self, one: SegmentToFetch) -> int:
         if one.part is not None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from operator import attrgetter
 from typing import Final
 
-from klog.base.errors import counted, offsets_text
+from klog.base.errors import offsets_text
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition
 from klog.cluster.remote_log.lineage import ChainLink, chain, history_of, holes, is_within_lineage
@@ -19,6 +17,7 @@ from klog.cluster.remote_log.object_facts import cache_of
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.remote_log import SegmentState
+from klog.partition.tiered.lost_entries import lost_entries_text
 from klog.tier.local_layout import LocalLayout
 from klog.tier.tier_layout import LOG, TierLayout, TierSegment
 
@@ -97,20 +96,8 @@ class PartitionListing:
 
     def hole_text(self, first: int, last: int) -> str:
         """Return a sentence about a hole: whether its offsets are gone, or in segments whose entries are lost."""
-        lost = self._lost_in(first, last)
-        if not lost:
-            return f"no segment has {offsets_text(first, last)}"
-        begin = max(first, lost[0].start_offset)
-        gone = f"no segment has {offsets_text(first, begin - 1)}, and " if begin > first else ""
-        some = f"the entries of {counted(len(lost), 'segment')} are lost, and their objects are there"
-        return f"{gone}no entry has {offsets_text(begin, last)}: {some}; klog remote attach writes entries"
-
-    def _lost_in(self, first: int, last: int) -> list[SegmentListing]:
-        """Return the segments with lost entries that begin in a hole, or are the last ones to begin before it."""
-        start, every = attrgetter("start_offset"), self.segment_list
-        before = bisect_right(every, first, key=start)
-        begin = bisect_left(every, start(every[before - 1]), key=start) if before else 0
-        return [one for one in every[begin : bisect_right(every, last, key=start)] if one.role == ENTRY_LOST]
+        starts = [(one.start_offset, one.role == ENTRY_LOST) for one in self.segment_list]
+        return lost_entries_text(first, last, starts) or f"no segment has {offsets_text(first, last)}"
 
 
 @dataclass(frozen=True)

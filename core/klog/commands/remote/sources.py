@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UsageError, near_misses
 from klog.cluster.assigned_log_dir import assigned_log_dir
-from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import TopicIdPartition, metadata_partition
 from klog.cluster.remote_log.object_facts import epoch_history, remote_segment
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
@@ -130,7 +129,7 @@ class RemoteSources:
         segments = None if self.objects is None else (found.segments if found else {})
         layout = tier.layout if tier else None
         cache = self.metadata.cache(whose) if self.metadata is not None else None
-        until, lost = self._query.until_ms, self._lost_entries(whose, cache, segments)
+        until, lost = self._query.until_ms, self._lost_entries(whose, segments)
         if cache is not None or tier is None or not segments:
             is_unknown = cache is None and tier is None
             return RemoteFacts(whose, cache, local, segments, layout, is_unknown=is_unknown, until_ms=until, lost=lost)
@@ -139,23 +138,14 @@ class RemoteSources:
         history = [] if local else epoch_history(tier, segments.values(), known)
         return RemoteFacts(whose, None, local, segments, layout, known, history, until_ms=until)
 
-    def _lost_entries(
-        self, whose: TopicIdPartition, cache: RemoteLogCache | None, segments: Mapping[str, TierSegment] | None
-    ) -> frozenset[str]:
+    def _lost_entries(self, whose: TopicIdPartition, segments: Mapping[str, TierSegment] | None) -> frozenset[str]:
         """Return the ids of segments with objects, whose events may be among those that are deleted or unreadable.
 
         The time at which an object was stored proves nothing: a copy of a bucket has newer times than its events.
         """
-        metadata = self.metadata
-        if (
-            not segments
-            or metadata is None
-            or cache is None
-            or not metadata.lacks_events(whose)
-            or self.is_deleted(whose)
-        ):
+        if not segments or self.metadata is None or self.is_deleted(whose):
             return frozenset()
-        return frozenset(segments.keys() - cache.segments.keys() - metadata.deleted_ids)
+        return self.metadata.lost_entries(whose, segments)
 
     def is_deleted(self, whose: TopicIdPartition) -> bool:
         """Whether the metadata log has no topic with the id of a partition."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.closing import Closing
 from klog.base.errors import offsets_text
+from klog.base.overlays import overlay_at
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
 from klog.log.header_walk import header_at
@@ -70,6 +71,8 @@ class OffsetSearch:
     def _in_remote_storage(self) -> BelowLocalLog | None:
         from klog.partition.tiered.below_local import below_local_log  # most searches are in the log
 
+        if overlay_at(self._segments.partition.path) is not None:
+            return None  # the files of remote storage are those of this search
         return below_local_log(self._segments.partition, self._segments.bases[0] - 1)
 
     def _below_start(self, offset: int) -> Trail:
@@ -77,7 +80,10 @@ class OffsetSearch:
         below = self._in_remote_storage if self._segments.is_whole else None
         if below is not None and below.first <= offset <= below.last:
             return Trail(offset, False, LookupOutcome.BELOW_START, notes=(str(below),))
-        notes = [f"below the log start offset {self._segments.log_start_offset}: a broker answers OffsetOutOfRange"]
+        partition = self._segments.partition
+        is_hole = overlay_at(partition.path) is not None and offset >= partition.tiered_log_start()
+        place = "in neither tier" if is_hole else f"below the log start offset {self._segments.log_start_offset}"
+        notes = [f"{place}: a broker answers OffsetOutOfRange"]
         if not self._segments.is_whole:
             notes = [f"below {first}, where this segment begins: only this one was searched"]
         elif offset >= first:

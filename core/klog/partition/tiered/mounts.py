@@ -62,10 +62,11 @@ class Mounted:
 
 
 def gaps(logs: Mapping[str, TieredLog]) -> Iterator[str]:
-    """Yield a sentence for each range of offsets that neither tier has; *logs*: by their directories."""
+    """Yield a sentence for each range of offsets that no segment with an entry has; *logs*: by their directories."""
     for path, log in logs.items():
         for first, last in log.holes():
-            yield f"{path}: {offsets_text(first, last)}: in neither tier"
+            lost = log.lost_entries_text(first, last)
+            yield f"{path}: {lost or f'{offsets_text(first, last)}: in neither tier'}"
 
 
 _requests: list[MountRequest] = []
@@ -125,11 +126,11 @@ class _Mounts:
             return found
         log_dirs, partitions = _opened(found.paths)
         cluster = metadata_of(log_dirs)
-        remote_log = read_remote_log(log_dirs, cluster=cluster)
+        remote_log = read_remote_log(log_dirs, watched=self._listing.ids(), cluster=cluster)
         every = (one for cache in remote_log.caches.values() for one in cache.segments.values())
         self._tells_txns = any(one.txn_index_empty for one in every)
         for partition in filter(self._selects, partitions):
-            if (log := self._log_of(partition, remote_log)) is not None:
+            if (log := self._log_of(partition, remote_log, cluster)) is not None:
                 self._mount_beside(partition, log)
                 found.logs[partition.path] = log
         here = {(one.topic, one.number) for log_dir in log_dirs for one in log_dir.partitions}
@@ -145,13 +146,13 @@ class _Mounts:
 
     # beside local logs
 
-    def _log_of(self, partition: Partition, remote_log: RemoteLog) -> TieredLog | None:
+    def _log_of(self, partition: Partition, remote_log: RemoteLog, cluster: ClusterMetadata | None) -> TieredLog | None:
         """Return the log of a local partition over both tiers; None if it has no remote segment."""
         if partition.topic is None or partition.number is None or partition.topic_id is None:
             return None
         whose = TopicIdPartition(partition.topic, partition.number, partition.topic_id)
-        cache = remote_log.caches.get(whose)
-        if cache is None and (objects := self._listing.partitions.get(whose[:0:-1])) is not None:
+        cache, objects = remote_log.caches.get(whose), self._listing.partitions.get(whose[:0:-1])
+        if cache is None and objects is not None:
             cache, _ = _shown(self._tier, objects)
         if cache is None or not cache.segments:
             return None
@@ -159,7 +160,10 @@ class _Mounts:
         kept = epochs_in_force(epochs.entries) if epochs is not None and not epochs.malformed else []
         local_start = partition.segments[0].base_offset if partition.segments else None
         history = kept or history_of(cache.segments.values())
-        return TieredLog(cache, tuple(history), partition.tiered_log_start(), local_start)
+        is_deleted = cluster is not None and whose.topic_id not in cluster.topic_ids.values()
+        segments = {} if objects is None or is_deleted else objects.segments
+        lost = [segments[one].start_offset for one in remote_log.lost_entries(whose, segments)]
+        return TieredLog(cache, tuple(history), partition.tiered_log_start(), local_start, lost)
 
     def _mount_beside(self, partition: Partition, log: TieredLog) -> None:
         on_disk = {file.name for file in partition.files if file.kind in _SEGMENT_KINDS}

@@ -7,7 +7,7 @@ for part in log.ranges(log_end=157):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from klog.cluster.remote_log.lineage import ChainLink, chain, epochs_with_data, 
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.remote_log import SegmentState
+from klog.partition.tiered.lost_entries import lost_entries_text
 
 
 class TierRange(NamedTuple):
@@ -43,13 +44,19 @@ class TieredLog:
     """A partition with remote segments.  *epochs*: of its own history, ascending.
 
     *log_start*: the first offset of both tiers.  *local_start*: the base offset of the first local segment; None
-    without a local log.
+    without a local log.  *lost*: the start offsets of segments with objects, whose entries may be lost.
     """
 
     def __init__(
-        self, cache: RemoteLogCache, epochs: tuple[EpochEntry, ...], log_start: int, local_start: int | None
+        self,
+        cache: RemoteLogCache,
+        epochs: tuple[EpochEntry, ...],
+        log_start: int,
+        local_start: int | None,
+        lost: Iterable[int] = (),
     ) -> None:
         self.cache, self.epochs, self.log_start, self.local_start = cache, epochs, log_start, local_start
+        self._lost = tuple(lost)
 
     @cached_property
     def links(self) -> tuple[ChainLink, ...]:
@@ -80,6 +87,11 @@ class TieredLog:
         """Return the ranges below the local log, or below the remote end, that no segment has; both ends inclusive."""
         end = self.links[-1].last + 1 if self.links and self.local_start is None else self.local_start
         return holes(self.links, self.log_start, end or 0)
+
+    def lost_entries_text(self, first: int, last: int) -> str | None:
+        """Return a sentence about a hole whose segments are there without entries; None for any other."""
+        known = [(one.start_offset, False) for one in self.cache.segments.values()]
+        return lost_entries_text(first, last, sorted([*known, *((start, True) for start in self._lost)]))
 
     def parts(self, *, without_local: bool = False) -> list[RemoteSegmentPart]:
         """Return the remote segments to read, from their first offsets on, the next one beginning where one ends.
