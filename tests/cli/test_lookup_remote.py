@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Ran
+from tests.conftest import Ran, writable_copy
 from tests.support.tiers import Situation, situation
 
 Klog = Callable[..., Ran]
@@ -115,3 +115,23 @@ def test_the_trail_begins_with_the_tier(klog: Klog, image: Callable[[str], Path]
 def test_a_place_is_needed(klog: Klog, tmp_path: Path) -> None:
     assert klog("lookup", "--offset", "5").exit_code == 16
     assert klog("lookup", tmp_path, "--tier", "remote", "--offset", "5").exit_code == 16
+
+
+@pytest.mark.corpora
+def test_a_record_whose_transaction_ends_in_a_missing_segment(
+    klog: Klog, image: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The end of its transaction is the only thing that is not known."""
+    found = situation(image, "house")
+    tier = writable_copy(found.tier, tmp_path / "tier")
+    where = (found.leader, "--remote", tier, "-t", "tx", "-p", "0", "--offset", "77", "-o", "json")
+    whole = klog("lookup", *where)
+    (log,) = tier.glob(f"*/tx-0-*/{80:020}-*.log")
+    log.unlink()
+    ran = klog("lookup", *where)
+    shown = json.loads(ran.stdout)
+    assert (whole.exit_code, ran.exit_code) == (0, 4)
+    assert shown["record"] == json.loads(whole.stdout)["record"]
+    (problem,) = shown["problems"]
+    assert "the end of its transaction is not known" in problem
+    assert log.name in problem

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.closing import Closing
-from klog.base.errors import offsets_text
+from klog.base.errors import UnreadableError, offsets_text
 from klog.base.overlays import overlay_at
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
@@ -99,7 +99,7 @@ class OffsetSearch:
             trail = self.in_batch(trail, found.body, located.problems)
         if found.body is not None and trail.offset == offset:
             if self._wanted.explains:
-                located.notes.extend(about_record(self._segments, number, found.body, offset))
+                self._explain(located, found.body, offset)
         else:
             hit = next((pair for pair in located.damages if self._claims(*pair, offset)), None)
             if hit or (located.damages and trail.batch is not None and trail.batch.base_offset > offset):
@@ -111,6 +111,17 @@ class OffsetSearch:
         if not located.notes and not located.problems:
             return trail
         return trail._replace(notes=tuple(located.notes), problems=tuple(located.problems))
+
+    def _explain(self, located: LocatedSegment, body: Body, offset: int) -> None:
+        """Add notes on the record.  Raises UnreadableError if a file of the log dir cannot be read."""
+        from klog.partition.tiered.remote_files import is_of_object  # few records are explained
+
+        try:
+            located.notes.extend(about_record(self._segments, located.number, body, offset))
+        except UnreadableError as error:
+            if not is_of_object(error):
+                raise
+            located.problems.append(f"the end of its transaction is not known: {error}")
 
     def in_batch(self, trail: Trail, body: Body, problems: list[str]) -> Trail:
         """Return *trail* with the batch, and the first record in it that is not below the target."""
