@@ -13,9 +13,9 @@ from klog.log.segment import Batch
 _ABORT = 0
 
 
-def abort_markers(log: ReadableLog) -> set[int]:
-    """Return the offsets of the ABORT markers in the intact batches of a log."""
-    found: set[int] = set()
+def abort_markers(log: ReadableLog) -> dict[int, int]:
+    """Return the offsets of the ABORT markers in the intact batches of a log, each with its producer's id."""
+    found: dict[int, int] = {}
     reader, window = LogReader(log, checked=True), Window()
     while (piece := reader.next(window)) is not None:
         if piece.stop is not None:
@@ -27,5 +27,5 @@ def abort_markers(log: ReadableLog) -> set[int]:
                 continue
             for record in batch.records():
                 if not isinstance(record, Damage) and control_record(record.key, record.value).type_id == _ABORT:
-                    found.add(record.offset)
+                    found[record.offset] = batch.producer_id
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
@@ -109,11 +109,12 @@ def _from_first(
 ) -> Partition:
     """Return a partition without the segments in front of the first that has to be read: nothing is built for them.
 
-    Producers are followed from the last snapshot in front of one that is missing.
+    Producers are followed from the last snapshot in front of one that is missing.  A snapshot at the start of the first
+    segment would not count, as for a broker: the log has the segment before it, too.
     """
     known = [0, *sorted(offset for offset, _ in _snapshots(folder))]
     first = min([*bases, *(known[bisect_right(known, wanted) - 1] for wanted in snapshots)])
-    at = bisect_right(copied, first, key=attrgetter("base")) - 1
+    at = bisect_left(copied, first, key=attrgetter("base")) - 1
     read = {file_name(one.base, FileKind.LOG): one.size for one in copied[max(at, 0) :]}
     start = copied[max(at, 0)].base
     before = known[bisect_right(known, start) - 1]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from klog.base.errors import KlogError, counted, offsets_text
 from klog.base.progress import Sink
 from klog.base.read_only import ReadableLog
+from klog.commands.remote.aborted import abort_markers
 from klog.commands.remote.log_findings import index_findings, log_findings
 from klog.commands.remote.remote_findings import RemoteFinding
 from klog.commands.remote.segment_check import SegmentCheck
+from klog.commands.remote.segment_producers import SegmentProducers, snapshot_contradiction
 from klog.data_dir.partition import SegmentFiles
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs
 from klog.formats.index import ABORTED_TXN
@@ -18,7 +20,6 @@ from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import CompletedTxn
-from klog.partition.transactions.producer_replay import ProducerReplay
 from klog.partition.verify.segment_pass import SegmentFacts, SurveyOptions, survey_log
 from klog.tier.aiven_reader import AivenReader, ChunkedLog
 from klog.tier.stores import MissingObjectError
@@ -113,7 +114,7 @@ def check_segment(
         return SegmentResult(found)
     facts, start, is_malformed = None, check.entry.start_offset, False
     known = [] if before is None else [("", start, read_snapshot(before, crc32c))]
-    replay = ProducerReplay(start, known, deep=False)
+    replay = SegmentProducers(start, check.entry.end_offset, known)
     try:
         log = reader.log()
         try:
@@ -125,10 +126,9 @@ def check_segment(
         found += of_log(check, facts, is_listed=is_listed, is_malformed=is_malformed)
     except (KlogError, OSError) as error:
         found.append(_refused(check, LOG, error))
-    found += [*_small_parts(check, parts), *_manifest(check, reader)]
+    found += [*_small_parts(check, parts, replay), *_manifest(check, reader)]
     if facts is not None and facts.unreadable is None and not facts.damages:
-        aborted = [txn for txn in replay.ended.of(check.key(LOG)) if txn.aborted]
-        found += _aborted(check, parts.get(TXN_INDEX), aborted, is_certain=not replay.is_guess)
+        found += _transactions(check, reader, parts.get(TXN_INDEX), replay)
     counts = (facts.survey.batches, facts.survey.records) if facts is not None else (0, 0)
     return SegmentResult(found, *counts)
 
@@ -167,7 +167,7 @@ def _survey(
     parts: dict[str, bytes],
     options: SurveyOptions,
     sink: Sink,
-    replay: ProducerReplay,
+    replay: SegmentProducers,
 ) -> SegmentFacts:
     entry = check.entry
     indexes = tuple(Content(check.key(part), parts[part]) if part in parts else None for part in (INDEX, TIME_INDEX))
@@ -206,7 +206,7 @@ def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool, is_malf
             return
 
 
-def _small_parts(check: SegmentCheck, parts: dict[str, bytes]) -> Findings:
+def _small_parts(check: SegmentCheck, parts: dict[str, bytes], replay: SegmentProducers) -> Findings:
     """Judge the transaction index, the snapshot and the epochs."""
     entry = check.entry
     if (index := parts.get(TXN_INDEX)) is not None:
@@ -215,6 +215,8 @@ def _small_parts(check: SegmentCheck, parts: dict[str, bytes]) -> Findings:
         snapshot = read_snapshot(content, crc32c)
         if snapshot.problem is not None:
             yield check.finding("snapshot-corrupt", SNAPSHOT, snapshot.problem.strip(), 0, entry.end_offset + 1)
+        elif (message := snapshot_contradiction(snapshot, entry.end_offset, replay.last)) is not None:
+            yield check.finding("snapshot-disagrees", SNAPSHOT, message, offset=entry.end_offset + 1)
     if (content := parts.get(EPOCHS)) is not None:
         epochs = read_epochs(content)
         if epochs.malformed is not None or not epochs.entries:
@@ -252,17 +254,43 @@ def _manifest(check: SegmentCheck, reader: SegmentReader) -> Findings:
         yield check.finding("remote-manifest-differs", MANIFEST, "its segment metadata have no eventTimestampMs")
 
 
+def _transactions(
+    check: SegmentCheck, reader: SegmentReader, index: bytes | None, replay: SegmentProducers
+) -> Findings:
+    """Judge the transaction index; the log is read again if the producers at its start are unknown."""
+    aborted = [txn for txn in replay.ended.of(check.key(LOG)) if txn.aborted]
+    if not replay.is_guess or not replay.is_transactional:
+        yield from _aborted(check, index, aborted, is_certain=not replay.is_guess)
+        return
+    try:
+        log = reader.log()
+        try:
+            markers = abort_markers(log)
+        finally:
+            log.close()
+    except (KlogError, OSError):
+        return  # the first pass found it readable: the tier changes, or does not answer any more
+    yield from _aborted(check, index, aborted, is_certain=False, markers=markers)
+
+
 def _aborted(
-    check: SegmentCheck, index: bytes | None, aborted: Sequence[CompletedTxn], *, is_certain: bool
+    check: SegmentCheck,
+    index: bytes | None,
+    aborted: Sequence[CompletedTxn],
+    *,
+    is_certain: bool,
+    markers: Collection[int] = (),
 ) -> Findings:
     """Compare the transaction index with the aborted transactions of the log.
 
     *is_certain*: the producers at the start of the segment were known, so that entries are as the log shows them.
+    *markers*: the offsets of all ABORT markers otherwise; also those of transactions that began before the segment.
     """
+    ends = sorted({*markers, *(txn.last_offset for txn in aborted)})
     if index is None:
-        if aborted and not check.needs_txn_index:
-            message = f"the log has {counted(len(aborted), 'ABORT marker')}"
-            yield check.finding("remote-txn-index-missing", TXN_INDEX, message, offset=aborted[0].last_offset)
+        if ends and not check.needs_txn_index:
+            message = f"the log has {counted(len(ends), 'ABORT marker')}"
+            yield check.finding("remote-txn-index-missing", TXN_INDEX, message, offset=ends[0])
         return
     said = {entry[1:4:2]: entry for entry in map(AbortedTxn._make, ABORTED_TXN.read_all(index))}
     for txn in aborted:
@@ -271,7 +299,13 @@ def _aborted(
             shown = offsets_text(txn.first_offset, txn.last_offset)
             message = f"producer {txn.producer_id} aborted {shown}; {'no' if entry is None else 'another'} entry for it"
             yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=txn.last_offset)
+    known = {entry.last_offset for entry in said.values()}
+    for end in sorted({*markers} - known - {txn.last_offset for txn in aborted}):
+        message = f"an ABORT marker at offset {end}; no entry for it"
+        yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=end)
     for entry in said.values():
+        if entry.last_offset in markers:
+            continue
         message = f"an entry for producer {entry.producer_id} without an ABORT marker"
         yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=entry.last_offset)
 

@@ -16,6 +16,7 @@ from klog.commands.remote.fetch_options import CopiedSegment, LostSegment
 from klog.commands.remote.fetch_plan import PartitionToFetch, SegmentToFetch
 from klog.commands.remote.segment_check import SegmentCheck
 from klog.commands.remote.segment_checks import Content, of_log, txn_index_findings
+from klog.commands.remote.segment_producers import SegmentProducers, snapshot_contradiction
 from klog.data_dir.disk.directory_tree import write_file
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
@@ -172,12 +173,12 @@ def _pieces(file: ReadableLog) -> Iterator[bytes]:
 
 def _surveyed(
     source: ReadableLog, path: str, files: SegmentFiles, end: int, options: SurveyOptions, sink: Sink, disk: Disk,
-    indexes: tuple[ReadableLog | None, ReadableLog | None] = (None, None),
+    indexes: tuple[ReadableLog | None, ReadableLog | None] = (None, None), producers: SegmentProducers | None = None,
 ) -> SegmentFacts:  # fmt: skip
     """Make the pass over a log that is copied to *path*.  Raises what refused."""
     log = CopyingLog(source, path, disk)
     try:
-        facts = survey_log(log, files, end, indexes, options, sink)
+        facts = survey_log(log, files, end, indexes, options, sink, producers)
         with suppress(UnreadableError):
             log.copy_rest()
     finally:
@@ -279,7 +280,10 @@ class _RemoteCopy:
         files = SegmentFiles(segment.base, source.size, source.path, INDEX, TIME_INDEX, None)
         indexes = [None if small[kind] is None else Content(kind, small[kind] or b"") for kind in (_INDEX, _TIME_INDEX)]
         path = os.path.join(self._path, file_name(segment.base, FileKind.LOG))
-        facts = _surveyed(source, path, files, segment.end, self._survey, sink, self._disk, (indexes[0], indexes[1]))
+        producers = SegmentProducers(segment.base, segment.end - 1, [], only_end=True)
+        facts = _surveyed(
+            source, path, files, segment.end, self._survey, sink, self._disk, (indexes[0], indexes[1]), producers
+        )
         check = check._replace(entry=entry._replace(size=facts.size))
         found = [one for one in of_log(check, facts, is_listed=True) if one.severity is not Severity.NOTE]
         faults = [one for one in found if one.severity is Severity.DAMAGE and "index-" not in one.id]
@@ -287,13 +291,20 @@ class _RemoteCopy:
             return f"{faults[0].id}: {faults[0].message}"
         if any("index-" in one.id for one in found):
             self._lacks += [_INDEX, _TIME_INDEX]
-        if self._survey.deep and _TXN_INDEX not in self._lacks and self._txn_index_differs(path, small[_TXN_INDEX]):
+        has_txns = self._survey.deep or producers.is_transactional or small[_TXN_INDEX] is not None
+        if has_txns and _TXN_INDEX not in self._lacks and self._txn_index_differs(path, small[_TXN_INDEX]):
             self._lacks.append(_TXN_INDEX)
+        snapshot = small[_SNAPSHOT]
+        if snapshot is not None:
+            stored = read_snapshot(snapshot, crc32c)
+            if snapshot_contradiction(stored, segment.end - 1, producers.last) is not None:
+                self._lacks.append(_SNAPSHOT)
+                small[_SNAPSHOT] = None
         return _copied(self._planned, segment, facts, is_remote=True)._replace(note=note)
 
     def _txn_index_differs(self, path: str, content: bytes | None) -> bool:
         with ReadOnlyFile(path) as log:
-            return abort_markers(log) != {entry[3] for entry in ABORTED_TXN.read_all(content or b"")}
+            return abort_markers(log) != {entry[3]: entry[1] for entry in ABORTED_TXN.read_all(content or b"")}
 
     def _lost(self, segment: SegmentToFetch, log: str, message: str, snapshot: bytes | None) -> LostSegment:
         """Remove the copied part of a damaged segment; its snapshot has the producers of the next one."""
