@@ -346,3 +346,43 @@ def test_a_fetch_names_a_hole_at_its_beginning(place: tuple[Path, Path], tmp_pat
     start = data / "log-start-offset-checkpoint"
     start.write_text(start.read_text().replace("fine 0 0", "fine 0 33"))
     assert answer("remote", "fetch", data, "--remote", tier, "-t", "fine", "--to", tmp_path / "9", codes=(0,))
+
+
+def cut_clean(log: Path) -> None:
+    content, size = log.read_bytes(), 0
+    while int.from_bytes(content[size : size + 8], "big") < 6:
+        size += 12 + int.from_bytes(content[size + 8 : size + 12], "big")
+    log.write_bytes(content[:size])
+
+
+def empty(log: Path) -> None:
+    log.write_bytes(b"")
+
+
+def as_directory(log: Path) -> None:
+    log.unlink()
+    log.mkdir()
+
+
+def as_link_to_itself(log: Path) -> None:
+    log.unlink()
+    log.symlink_to(log.name)
+
+
+def with_its_files(log: Path) -> None:
+    for path in list(log.parent.iterdir()):
+        path.unlink()
+
+
+@pytest.mark.parametrize("lose", [cut_clean, empty, as_directory, as_link_to_itself, with_its_files])
+def test_a_log_that_ends_too_early_lacks_events(place: tuple[Path, Path], lose: Callable[[Path], None]) -> None:
+    """Below the high watermark, or without a log: all objects of `fine` were listed for deletion."""
+    data, tier = place
+    words = ("remote", "orphans", data, "--remote", tier, "--older-than", "0", "-o", "keys", "-t", "fine")
+    assert (run_klog(*words).exit_code, run_klog(*words).stdout) == (0, b"")
+    lose(data / f"{TOPIC}-1/{0:020}.log")
+    ran = run_klog(*words)
+    assert (ran.exit_code & 8, ran.stdout) == (8, b"")
+    assert b"partition 1 lacks records, from offset" in ran.stderr
+    fine = rows(data, tier)["fine"]
+    assert (fine["orphans"], fine["entries_lost"] > 0) == (0, True)

@@ -83,7 +83,8 @@ class RemoteLog:
 
     *starts*: for each of these the offset from which every record is there, above 0 if older ones were deleted
     (retention, DeleteRecords); a broker does not read those either.  *gaps*: the first offset of each partition whose
-    record is missing behind that: compaction deletes records without a key, as all events are.
+    record is missing behind that: compaction deletes records without a key, as all events are, and a log can end below
+    the high watermark or the recovery point of its log dir, or have no segment.
 
     *count*: how many partitions the topic has; None without a metadata log that has it: those that were read need not
     be all, and another count puts each event into another partition.  *dropped*: events that a broker ignores;
@@ -194,6 +195,7 @@ def read_remote_log(
     for group in copies:
         number = group[0].number or 0
         following = found.starts[number]
+        known = _known_end(group)  # before the log is read, because a running broker goes on
         for entry in _entries(group, found):
             if entry.offset > following:
                 found.gaps.setdefault(number, following)
@@ -202,7 +204,15 @@ def read_remote_log(
             if entry.value is not None and is_kept:
                 place = EventPlace(number, entry.offset, entry.timestamp)
                 found.take(place, entry.value, watched)
+        following = max(following, *map(log_end, group))
+        if following < known or not any(one.segments for one in group):
+            found.gaps.setdefault(number, following)
     return found
+
+
+def _known_end(copies: Sequence[Partition]) -> int:
+    """Return the offset up to which the checkpoints of the log dirs show records."""
+    return max(one or 0 for copy in copies for one in (copy.high_watermark, copy.recovery_point))
 
 
 def _first_kept(copies: Sequence[Partition]) -> int:
