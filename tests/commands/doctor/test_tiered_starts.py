@@ -333,3 +333,25 @@ def test_the_way_out_names_the_tier(klog: Klog, tmp_path: Path) -> None:
     assert len(found["next"]) == 2
     again = answer(klog, data, "--remote", tier)
     assert {one["fate"] for one in again["partitions"]} <= {"serves", "creates"}
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("start", [50, 60, 70])
+def test_segments_of_a_dead_branch_are_no_loss(image: Callable[[str], Path], tmp_path: Path, start: int) -> None:
+    """DeleteRecords after an unclean election: the log has no epoch of the branch any more, and a leader deletes its
+    segments. Other segments have all of these offsets, and were what consumers got. One of them alone is a loss."""
+    found = situation(image, "unclean")
+    data = writable_copy(found.leader, tmp_path / "data")
+    checkpoint = data / "split-0/leader-epoch-checkpoint"
+    assert checkpoint.read_text() == "0\n2\n0 0\n2 60\n"
+    checkpoint.write_text(f"0\n2\n0 {start}\n2 60\n" if start < 60 else f"0\n1\n2 {start}\n")
+    starts = data / "log-start-offset-checkpoint"
+    starts.write_text(starts.read_text().replace("split 0 0", f"split 0 {start}"))
+
+    def fate() -> PartitionFate:
+        rows = diagnose(StartRequest([str(data)], count_all=True)).partitions
+        return next(one for one in rows if one.topic == "split")
+
+    assert (fate().fate, fate().lost_records) == (Fate.SERVES, 0)
+    checkpoint.write_text("0\n1\n9 145\n")
+    assert (fate().fate, fate().lost_records) == (Fate.FORGETS_REMOTE, 145 - start)

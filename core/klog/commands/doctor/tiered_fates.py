@@ -18,6 +18,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition, metadata_partition
+from klog.cluster.remote_log.lineage import ChainLink, chain, holes
 from klog.cluster.remote_log.remote_log import RemoteLog, read_remote_log
 from klog.commands.doctor.diagnosis import Fate, PartitionFate
 from klog.commands.doctor.partition_loader import LoadedPartition
@@ -157,7 +158,10 @@ class TieredFates:
         cache = self._cache(TopicIdPartition(row.topic, row.partition, topic_id))
         epochs = self._epochs(row)
         start = self._first_found(row, cache, epochs)
-        if (doomed := _doomed(cache, epochs, log_start)) and not self._is_off:
+        doomed = _doomed(cache, epochs, log_start)
+        if doomed and log_start > 0 and epochs and cache is not None:
+            doomed = self._lost_with(doomed, row, list(chain(cache, epochs, log_start)))
+        if doomed and not self._is_off:
             found = _forgets(row, doomed, log_start)
             return found if start is None else found._replace(log_start=max(start, log_start))
         if (left := self._left_behind(row, topic_id, cache)) is not None:
@@ -171,6 +175,21 @@ class TieredFates:
             # The task that copies moves the log start, and there is none.
             message, start = f"consumers at {hidden} get OFFSET_OUT_OF_RANGE", log_start
         return _hides(row, TIERING_OFF if self._is_off else METADATA_LOST, start, message, lost)
+
+    def _lost_with(
+        self, doomed: Sequence[RemoteSegment], row: PartitionFate, links: Sequence[ChainLink]
+    ) -> list[RemoteSegment]:
+        """Return those of the segments that have offsets of their own, above the log start.
+
+        After an unclean election, others have the offsets in the history of the partition: the deletion costs nothing.
+        """
+        local_start, end = self._loaded(row).outcome.log_start, row.log_end or 0
+
+        def is_only_one(one: RemoteSegment) -> bool:
+            missing = holes(links, max(one.start_offset, self._log_start(row)), one.end_offset + 1)
+            return any(first < local_start or last >= end for first, last in missing)
+
+        return list(filter(is_only_one, doomed))
 
     def _left_behind(self, row: PartitionFate, topic_id: str, cache: RemoteLogCache | None) -> ObjectSpan | None:
         """Return the part of a partition of which only objects are left; None if there is none, or more is left."""
