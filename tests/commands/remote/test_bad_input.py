@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.remote_log.test_remote_log import written
-from tests.commands.remote.test_ls import Klog
+from tests.commands.remote.test_ls import Klog, document
+from tests.oracles.plain.encode import Record, batch
+from tests.support import tiers
 from tests.support.metadata_logs import MetadataLog, topic, value
 from tests.support.remote_log_values import Whose, started, updated, uuid
 
@@ -29,6 +32,22 @@ ABSURD = {
     "a negative partition": started(uuid(1), 0, 9, {0: 0}, whose=Whose("orders", -1, uuid(7))),
     "long custom metadata": started(uuid(1), 0, 9, {0: 0}, custom=b"x" * 100_000),
 }
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Path, Path]:
+    """The log dir and the tier of the fixture."""
+    return tiers.unpack(tmp_path / "tiered")
+
+
+def append(data: Path, *values: bytes) -> None:
+    """Append records to partition 1 of the topic, behind its last one."""
+    log = data / f"__remote_log_metadata-1/{0:020}.log"
+    content, at, end = log.read_bytes(), 0, 0
+    while at < len(content):
+        end = int.from_bytes(content[at : at + 8], "big") + int.from_bytes(content[at + 23 : at + 27], "big") + 1
+        at += 12 + int.from_bytes(content[at + 8 : at + 12], "big")
+    log.write_bytes(content + batch([Record(end + i, 1, None, value) for i, value in enumerate(values)]))
 
 
 def disk(folder: Path, values: list[bytes]) -> tuple[Path, Path]:
@@ -90,3 +109,29 @@ def test_any_bytes_in_the_topic_and_in_objects(klog: Klog, tmp_path: Path, seed:
     ):
         ran = klog("remote", *words, "-o", "json")
         assert ran.exit_code in (0, 4), (words, ran.stderr)
+
+
+def test_an_event_with_another_name_of_a_topic(klog: Klog, place: tuple[Path, Path]) -> None:
+    """A broker keeps it under that name. The objects stay those of the topic: all of them were called orphans."""
+    data, tier = place
+    (topic_id,) = {path.name.removeprefix("fine-0-") for path in tier.glob("*/fine-0-*")}
+    value = started(uuid(9), 0, 9, {0: 0}, whose=Whose("other", 0, topic_id))
+    append(data, value, updated(uuid(9), 1, whose=Whose("other", 0, topic_id)))
+    words = ("remote", "orphans", data, "--remote", tier, "--older-than", "0", "-o", "keys")
+    assert b"fine-0" not in klog(*words).stdout
+    ran = klog("remote", "ls", data, "--remote", tier, "-t", "fine", "-t", "other", "-o", "json")
+    shown = [(one["topic"], one["verdict"], one["orphans"]) for one in document(ran, 4)["partitions"]]
+    assert shown == [("fine", "whole", 0), ("other", "damaged", 0)]
+
+
+def test_an_entry_with_fifty_thousand_epochs(klog: Klog, place: tuple[Path, Path]) -> None:
+    """A record of a megabyte: it took a minute for each look at it."""
+    data, tier = place
+    (topic_id,) = {path.name.removeprefix("fine-0-") for path in tier.glob("*/fine-0-*")}
+    whose = Whose("fine", 0, topic_id)
+    value = started(uuid(9), 16, 32, dict.fromkeys(range(50_000), 16), whose=whose)
+    append(data, value, updated(uuid(9), 1, whose=whose))
+    begun = time.process_time()
+    ran = klog("remote", "ls", data, "--remote", tier, "-t", "fine", "--segments", "-o", "json")
+    assert time.process_time() - begun < 20
+    assert len(document(ran, 4)["partitions"][0]["segment_list"]) == 7

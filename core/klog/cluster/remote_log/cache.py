@@ -118,10 +118,10 @@ class RemoteLogCache:
 
     def _update(self, segment: RemoteSegment) -> None:
         segment_id = segment.segment_id
-        for one in segment.epochs:
+        for one, end in zip(segment.epochs, segment.epoch_ends(), strict=True):
             found = self._epoch(one.epoch)
             if segment.state is _FINISHED:
-                found.finish(one.start_offset, segment.end_of(one.epoch), segment_id)
+                found.finish(one.start_offset, end, segment_id)
             elif segment.state is _DELETING:
                 found.remove(one.start_offset, segment_id)
             else:

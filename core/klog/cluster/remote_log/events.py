@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from klog.formats.checkpoint import EpochEntry
@@ -50,6 +50,11 @@ class RemoteSegment(NamedTuple):
     def end_of(self, epoch: int) -> int:
         """Return the last offset of *epoch*, one of the segment's.  Kafka: highestOffsetForEpoch."""
         return next((one.start_offset - 1 for one in self.epochs if one.epoch > epoch), self.end_offset)
+
+    def epoch_ends(self) -> Iterator[int]:
+        """Yield the last offset of each of the epochs, in their order: `end_of` for all of them, in one pass."""
+        yield from (after.start_offset - 1 for after in self.epochs[1:])
+        yield self.end_offset
 
 
 class RemoteLogEvent(NamedTuple):

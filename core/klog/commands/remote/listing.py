@@ -29,9 +29,9 @@ def list_remote(query: RemoteQuery) -> RemoteListing:
     if not any(one.verdict.is_problem for one in found.partitions):
         return found
     again = _listing(query)
-    first = {(one.topic_id, one.partition): one for one in found.partitions}
+    first = {(one.topic, one.topic_id, one.partition): one for one in found.partitions}
     for number, one in enumerate(again.partitions):
-        before = first.get((one.topic_id, one.partition))
+        before = first.get((one.topic, one.topic_id, one.partition))
         if before is not None and one.verdict.is_problem and not before.verdict.is_problem:
             again.partitions[number] = before
     return again

@@ -78,11 +78,12 @@ def _look(query: RemoteQuery, newest_ms: int) -> Orphans:
     assert sources.objects is not None
     found = Orphans(foreign=sources.objects.foreign, foreign_count=sources.objects.foreign_count)
     young, chosen = 0, sources.partitions()
+    known = {segment_id for cache in metadata.caches.values() for segment_id in cache.segments}
     for whose in chosen:
         facts = sources.facts(whose)
         for one in (facts.objects or {}).values():
-            if facts.cache is not None and one.segment_id in facts.cache.segments:
-                continue
+            if one.segment_id in known:
+                continue  # also if the entry has another name of the topic
             if one.modified_ms > newest_ms:
                 young += 1
                 continue

@@ -71,6 +71,12 @@ class RemoteSources:
         found = read_remote_log(self.log_dirs, query.until_ms, watched, self.cluster) if self.log_dirs else None
         self.metadata: RemoteLog | None = found if found is not None and found.read else None
 
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """The name of each topic by its id; the metadata log counts for more than an event with another name."""
+        names = {one.topic_id: one.topic for one in self._in_metadata()}
+        return names | {topic_id: name for name, topic_id in (self.cluster.topic_ids if self.cluster else {}).items()}
+
     def partitions(self) -> list[TopicIdPartition]:
         """Return the partitions that the query selects, by name.  Raises NoSuchTopicError."""
         every = dict.fromkeys((*self._in_metadata(), *self._in_tier(), *self._in_cluster()))
@@ -81,10 +87,8 @@ class RemoteSources:
 
     def _in_tier(self) -> Iterator[TopicIdPartition]:
         """Yield the partitions with objects, under the names that the metadata have for the ids."""
-        names = {one.topic_id: one.topic for one in self._in_metadata()}
-        names |= {topic_id: name for name, topic_id in (self.cluster.topic_ids if self.cluster else {}).items()}
         for (topic_id, number), partition in (self.objects.partitions if self.objects else {}).items():
-            yield TopicIdPartition(names.get(topic_id, partition.topic), number, topic_id)
+            yield TopicIdPartition(self._names.get(topic_id, partition.topic), number, topic_id)
 
     def _in_cluster(self) -> Iterator[TopicIdPartition]:
         """Yield the partitions in the log dirs whose topics the metadata log has as tiered."""
@@ -125,7 +129,10 @@ class RemoteSources:
     def facts(self, whose: TopicIdPartition) -> RemoteFacts:
         """Return all that is known of a partition."""
         tier, local = self._query.tier, self._local(whose)
-        found = None if self.objects is None else self.objects.partitions.get((whose.topic_id, whose.number))
+        is_named = self._names.get(whose.topic_id, whose.topic) == whose.topic  # others own no objects
+        found = None
+        if self.objects is not None and is_named:
+            found = self.objects.partitions.get((whose.topic_id, whose.number))
         segments = None if self.objects is None else (found.segments if found else {})
         layout = tier.layout if tier else None
         cache = self.metadata.cache(whose) if self.metadata is not None else None
