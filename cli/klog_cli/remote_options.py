@@ -118,7 +118,7 @@ def over_tiers(
         raise UsageError("name log dirs, or what to read from remote storage alone: --topic T --partition N")
     request = MountRequest(tier, paths, topics or (), numbers or (), part, cache_bytes)
     with mounted(request) as found:
-        lines = [] if part != BOTH or serves else list(gaps(found.logs))
+        lines = [] if part != BOTH or serves else list(gaps(found.logs | found.local_only))
         for line in lines:
             output.error(line)
         for path, log in found.logs.items():

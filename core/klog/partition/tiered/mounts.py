@@ -54,11 +54,15 @@ class MountRequest(NamedTuple):
 
 
 class Mounted:
-    """The directories to read, and the logs over two tiers by the paths of their directories."""
+    """The directories to read, and the logs over two tiers by the paths of their directories.
+
+    *local_only*: the logs of tiered topics that begin above their log start offsets, and have no remote segment.
+    """
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
         self.logs: dict[str, TieredLog] = {}
+        self.local_only: dict[str, TieredLog] = {}
 
 
 def gaps(logs: Mapping[str, TieredLog]) -> Iterator[str]:
@@ -131,8 +135,11 @@ class _Mounts:
         self._tells_txns = any(one.txn_index_empty for one in every)
         for partition in filter(self._selects, partitions):
             if (log := self._log_of(partition, remote_log, cluster)) is not None:
-                self._mount_beside(partition, log)
+                self._mount_beside(partition, _topic_id(partition, cluster), log)
                 found.logs[partition.path] = log
+            elif cluster is not None and partition.topic is not None and cluster.is_tiered(partition.topic):
+                start = partition.segments[0].base_offset if partition.segments else 0
+                found.local_only[partition.path] = TieredLog(RemoteLogCache(), (), partition.tiered_log_start(), start)
         here = {(one.topic, one.number) for log_dir in log_dirs for one in log_dir.partitions}
         for path in found.paths:
             if isinstance(opened := open_path(path), LogDir):
@@ -148,9 +155,10 @@ class _Mounts:
 
     def _log_of(self, partition: Partition, remote_log: RemoteLog, cluster: ClusterMetadata | None) -> TieredLog | None:
         """Return the log of a local partition over both tiers; None if it has no remote segment."""
-        if partition.topic is None or partition.number is None or partition.topic_id is None:
+        topic_id = _topic_id(partition, cluster)
+        if partition.topic is None or partition.number is None or topic_id is None:
             return None
-        whose = TopicIdPartition(partition.topic, partition.number, partition.topic_id)
+        whose = TopicIdPartition(partition.topic, partition.number, topic_id)
         cache, objects = remote_log.caches.get(whose), self._listing.partitions.get(whose[:0:-1])
         if cache is None and objects is not None:
             cache, _ = _shown(self._tier, objects)
@@ -165,12 +173,12 @@ class _Mounts:
         lost = [segments[one].start_offset for one in remote_log.lost_entries(whose, segments)]
         return TieredLog(cache, tuple(history), partition.tiered_log_start(), local_start, lost)
 
-    def _mount_beside(self, partition: Partition, log: TieredLog) -> None:
+    def _mount_beside(self, partition: Partition, topic_id: str | None, log: TieredLog) -> None:
         on_disk = {file.name for file in partition.files if file.kind in _SEGMENT_KINDS}
         is_remote_only = self._request.part == REMOTE
-        assert partition.topic_id is not None
+        assert topic_id is not None
         end = partition.log_end.offset if partition.log_end is not None else LONG_MAX
-        files = self._files(log, (partition.topic_id, partition.number or 0), end, without_local=is_remote_only)
+        files = self._files(log, (topic_id, partition.number or 0), end, without_local=is_remote_only)
         if is_remote_only:
             add_overlay(partition.path, Overlay(files, frozenset(on_disk - files.keys())))
         else:
@@ -264,6 +272,13 @@ class _Mounts:
             files[kind.value] = OverlayFile(len(text), open_it)
         add_overlay(path, Overlay(files, is_alone=True))
         return log
+
+
+def _topic_id(partition: Partition, cluster: ClusterMetadata | None) -> str | None:
+    """Return the id in `partition.metadata`; without that file the id that the cluster has for the name."""
+    if partition.topic_id is not None or cluster is None or partition.topic is None:
+        return partition.topic_id
+    return cluster.topic_ids.get(partition.topic)
 
 
 def _shown_number(one: PartitionChoice) -> str:
