@@ -192,3 +192,22 @@ def test_nothing_is_changed(klog: Klog, place: tuple[Path, Path]) -> None:
     orphans(klog, *place)
     assert state() == before
     assert os.listdir(place[0].parent) == ["data", "tier"] or sorted(os.listdir(place[0].parent)) == ["data", "tier"]
+
+
+def test_log_dirs_that_are_older_than_the_tier(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Segments that brokers have copied since have no event in them. The objects are the newest of all."""
+    data, tier = place
+    for path in tier.rglob("*"):
+        os.utime(path, (1, 1))
+    words = ("remote", "orphans", data, "--remote", tier, "--older-than", "0", "-o", "keys")
+    before = klog(*words)
+    assert (before.exit_code, before.stderr) == (4, b"")
+    segment = tier / "kafka-tiered-storage/fine-0-Gx-pU3OuR6GV8SYM89TsrQ"
+    assert segment.is_dir()
+    for path in segment.glob(f"{0:020}-*"):
+        copied = path.with_name(f"{100:020}-{uuid(77)}{path.suffix}")
+        copied.write_bytes(path.read_bytes())
+    ran = klog(*words)
+    assert ran.stdout.count(b"\n") == before.stdout.count(b"\n") + 5
+    assert b"1 segment stored after the latest event in these log dirs, 20" in ran.stderr
+    assert b"these log dirs are too old" in ran.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 
-from klog.base.errors import ExitCode, counted
+from klog.base.errors import ExitCode, counted, time_text
 from klog.commands.remote.orphans import Orphan, OrphanReason, Orphans, find_orphans
 from klog.commands.remote.sources import RemoteQuery
 
@@ -35,6 +35,12 @@ def orphans(query: RemoteQuery, newest_ms: int, form: str) -> int:
         return nothing_found("no partition in remote storage")
     if found.young:
         output.note(f"{counted(found.young, 'segment')} without an entry left out: the objects are too young")
+    if found.later:
+        some = f"{counted(found.later, 'segment')} stored after the latest event in these log dirs"
+        when = f", {time_text(found.newest_ms)}" if found.newest_ms >= 0 else ""
+        output.note(
+            f"{some}{when}: in a copy of a tier all are; in a tier that brokers use, these log dirs are too old"
+        )
     return ExitCode.PROBLEMS_LEFT if found.segments else ExitCode.CLEAN
 
 

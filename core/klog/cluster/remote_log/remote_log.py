@@ -87,7 +87,8 @@ class RemoteLog:
     the high watermark or the recovery point of its log dir, or have no segment.
 
     *count*: how many partitions the topic has; None without a metadata log that has it: those that were read need not
-    be all, and another count puts each event into another partition.  *dropped*: events that a broker ignores;
+    be all, and another count puts each event into another partition.  *newest_ms*: the time of the latest event, -1
+    without one.  *dropped*: events that a broker ignores;
     *refused*: those that end its consumer of the topic, *misplaced*: those in a partition in which it does not look for
     them, none if the count is unknown.  *faults*: unreadable parts of the logs.  *deleted_ids*: of the ids asked for,
     those of deleted segments, also where the events before that one are gone.
@@ -99,6 +100,7 @@ class RemoteLog:
         self.gaps: dict[int, int] = {}
         self.count: int | None = None
         self.events = 0
+        self.newest_ms = -1
         self.caches: dict[TopicIdPartition, RemoteLogCache] = {}
         self.dropped, self.refused, self.misplaced = IdleEvents(), IdleEvents(), IdleEvents()
         self.faults: list[LogFault] = []
@@ -137,6 +139,7 @@ class RemoteLog:
     def take(self, place: EventPlace, value: bytes, watched: Container[str]) -> None:
         """Take the value of a record."""
         self.events += 1
+        self.newest_ms = max(self.newest_ms, place.timestamp)
         event = read_event(value)
         if isinstance(event, Undecodable):
             self.refused.add(IdleEvent(place, None, event.message or "null"))

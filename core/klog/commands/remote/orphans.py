@@ -45,7 +45,9 @@ class Orphans:
     """The orphans of a tier, by partition and start offset.
 
     *foreign*: keys that are not of the layout, of the first ones; *foreign_count*: of all.  *young*: segments left out
-    because their objects are too young: a copy may be under way.  *partitions*: how many were looked at.
+    because their objects are too young: a copy may be under way.  *partitions*: how many were looked at.  *later*:
+    segments that were stored after the latest event of `__remote_log_metadata` in the log dirs, at *newest_ms*, as in a
+    copy of a tier, or if the log dirs are older than the tier.
     """
 
     segments: list[Orphan] = field(default_factory=list)
@@ -53,6 +55,8 @@ class Orphans:
     foreign_count: int = 0
     young: int = 0
     partitions: int = 0
+    later: int = 0
+    newest_ms: int = -1
 
 
 def find_orphans(query: RemoteQuery, newest_ms: int) -> Orphans:
@@ -77,7 +81,7 @@ def _look(query: RemoteQuery, newest_ms: int) -> Orphans:
     metadata = _complete(sources)
     assert sources.objects is not None
     found = Orphans(foreign=sources.objects.foreign, foreign_count=sources.objects.foreign_count)
-    young, chosen = 0, sources.partitions()
+    young, later, chosen = 0, 0, sources.partitions()
     known = {segment_id for cache in metadata.caches.values() for segment_id in cache.segments}
     for whose in chosen:
         facts = sources.facts(whose)
@@ -88,10 +92,12 @@ def _look(query: RemoteQuery, newest_ms: int) -> Orphans:
                 young += 1
                 continue
             why = _reason(sources, metadata, whose.topic_id, one)
+            later += one.modified_ms > metadata.newest_ms and why is not OrphanReason.CALLED_DELETED
             size, keys = sum(one.sizes.values()), tuple(sorted(one.keys.values()))
             found.segments.append(Orphan(*whose, one.segment_id, one.start_offset, size, why, keys))
     found.segments.sort(key=lambda one: (one.topic, one.partition, one.topic_id, one.start_offset, one.segment_id))
-    return Orphans(found.segments, found.foreign, found.foreign_count, young, len(chosen))
+    counts = found.foreign_count, young, len(chosen), later, metadata.newest_ms
+    return Orphans(found.segments, found.foreign, *counts)
 
 
 def _reason(sources: RemoteSources, metadata: RemoteLog, topic_id: str, objects: TierSegment) -> OrphanReason:
