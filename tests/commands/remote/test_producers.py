@@ -78,7 +78,7 @@ def test_a_snapshot_is_rebuilt_from_the_one_before(klog: Klog, house: Situation,
 def test_a_lost_snapshot_does_not_make_the_next_index_wrong(
     klog: Klog, house: Situation, content: bytes | None
 ) -> None:
-    """Of a transaction that began before a segment, the ABORT marker there and the entry agree."""
+    """The ABORT marker of a transaction that began before the segment agrees with its entry."""
     snapshot = stored(house, "100.snapshot")
     snapshot.unlink()
     if content is not None:

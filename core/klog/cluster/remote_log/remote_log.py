@@ -83,8 +83,8 @@ class RemoteLog:
 
     *starts*: for each of these the offset from which every record is there, above 0 if older ones were deleted
     (retention, DeleteRecords); a broker does not read those either.  *gaps*: the first offset of each partition whose
-    record is missing behind that: compaction deletes records without a key, as all events are, and a log can end below
-    the high watermark or the recovery point of its log dir, or have no segment.
+    record is missing behind that: compaction deletes records without a key, as all events are.  *ends*: the offset at
+    which a log ends below the high watermark or the recovery point of its log dir, or has no segment.
 
     *count*: how many partitions the topic has; None without a metadata log that has it: those that were read need not
     be all, and another count puts each event into another partition.  *newest_ms*: the time of the latest event, -1
@@ -98,6 +98,7 @@ class RemoteLog:
         self.read: dict[int, list[str]] = {}
         self.starts: dict[int, int] = {}
         self.gaps: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
         self.count: int | None = None
         self.events = 0
         self.newest_ms = -1
@@ -120,11 +121,15 @@ class RemoteLog:
         found |= {one.metadata_partition for one in self.faults}
         return found | {one.place.metadata_partition for one in self.refused.named if one.event is None}
 
-    def lacks_events(self, whose: TopicIdPartition) -> bool:
-        """Whether a partition may have had more events: some were deleted, or cannot be read."""
-        if not self.count or not self._lacking:
-            return bool(self._lacking)
-        return metadata_partition(whose.topic_id, whose.number, self.count) in self._lacking
+    def lacks_events(self, whose: TopicIdPartition, *, at_end: bool = True) -> bool:
+        """Whether a partition may have had more events: some were deleted, or cannot be read.
+
+        *at_end*: also because a log ends too early.
+        """
+        lacking = self._lacking | self.ends.keys() if at_end else self._lacking
+        if not self.count or not lacking:
+            return bool(lacking)
+        return metadata_partition(whose.topic_id, whose.number, self.count) in lacking
 
     def lost_entries(self, whose: TopicIdPartition, stored: Iterable[str]) -> frozenset[str]:
         """Return those of the segments with objects whose events may be deleted or unreadable.
@@ -209,7 +214,7 @@ def read_remote_log(
                 found.take(place, entry.value, watched)
         following = max(following, *map(log_end, group))
         if following < known or not any(one.segments for one in group):
-            found.gaps.setdefault(number, following)
+            found.ends[number] = following
     return found
 
 

@@ -136,5 +136,6 @@ def _gaps(metadata: RemoteLog) -> Iterator[str]:
         f"partition {number} begins at offset {start}" for number, start in sorted(metadata.starts.items()) if start
     )
     yield from (
-        f"partition {number} lacks records, from offset {at} on" for number, at in sorted(metadata.gaps.items())
+        f"partition {number} lacks records, from offset {at} on"
+        for number, at in sorted((metadata.ends | metadata.gaps).items())
     )

@@ -160,7 +160,8 @@ class RemoteSources:
 
     def is_deleted_with_events(self, whose: TopicIdPartition) -> bool:
         """Whether the topic of a partition was deleted, and the events of its segments may have been, too."""
-        return self.metadata is not None and self.metadata.lacks_events(whose) and self.is_deleted(whose)
+        metadata = self.metadata
+        return metadata is not None and metadata.lacks_events(whose, at_end=False) and self.is_deleted(whose)
 
     def is_metadata_lost(self, whose: TopicIdPartition) -> bool:
         """Whether the events of a partition are in none of these log dirs, and cannot be in others."""
