@@ -131,14 +131,14 @@ class PartitionFates:
             if loaded.log_dir not in (*self._failed, *self.offline):
                 continue
             if row.fate is Fate.STRAYS:
-                why = "it would be renamed to -stray"
+                why, link = "it would be renamed to -stray", ": "
             elif row.fate in (Fate.SERVES, Fate.MOVES, Fate.EMPTIES) and _has_open(loaded):
                 # Its first offset is looked up in the log.  Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset.
-                why = "it has an open transaction"
+                why, link = "it has an open transaction", ", and "
             else:
                 continue
             if loaded.log_dir in self._failed:
-                self._refuse(row, f"{why}: {_IS_OFFLINE.format(loaded.log_dir)}")
+                self._refuse(row, why + link + _IS_OFFLINE.format(loaded.log_dir))
             else:
                 why, reason = f"{loaded.path}: {why}: {MAY_LOAD_FIRST}", self.offline[loaded.log_dir]
                 self.may_refuse.append(StartFailure(reason, why, loaded.log_dir, loaded.name.name))
