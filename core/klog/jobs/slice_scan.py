@@ -160,9 +160,11 @@ class SliceScan:
 
 
 def _was_removed(path: str) -> bool:
-    """Whether a log is gone from the log dir of a running broker: retention and compaction remove segments."""
-    log_dir = os.path.dirname(os.path.dirname(path))
-    return not os.path.lexists(path) and bool(lock_state(os.path.join(log_dir, FileKind.LOCK.value)).held)
+    """Whether a log or a partition directory is gone from the log dir of a running broker, which removes them."""
+    if os.path.lexists(path):
+        return False
+    above = os.path.dirname(path)
+    return any(lock_state(os.path.join(one, FileKind.LOCK.value)).held for one in (above, os.path.dirname(above)))
 
 
 class _SliceStream(RecordStream):

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from klog.base.progress import Silence, Sink
+from klog.base.read_only import is_missing
 from klog.commands.timeline.log_events import LogEvents, last_write, modified_ms, named_file
 from klog.commands.timeline.timeline_event import (
     DATA_KINDS,
@@ -171,7 +172,8 @@ class Timeline:
 
     def _log(self, log_dir: LogDir, partition: Partition, around: LogDirFacts, sink: Sink) -> None:
         if partition.unreadable is not None:
-            self.problems.append(f"{partition.path}: {partition.unreadable}")
+            if not (around.live and is_missing(partition.path)):  # otherwise a running broker has just deleted it
+                self.problems.append(f"{partition.path}: {partition.unreadable}")
             return
         events = LogEvents(partition, log_dir.path, self.add, self.coordinated)
         facts = survey_partition(partition, around, self._request, sink, chosen=_every, observer=events)

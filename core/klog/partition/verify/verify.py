@@ -205,7 +205,9 @@ def _totals(facts: PartitionFacts) -> VerifyTotals:
 
 
 def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
-    """Replace the findings about a log that no longer exists: a broker has deleted it, and that is no damage."""
+    """Replace the findings about a log, or a directory, that no longer exists: a broker has deleted it."""
+    if facts.partition.unreadable is not None and facts.log_dir.live and is_missing(facts.partition.path):
+        return [facts.finding("vanished", "it was there when the log dir was listed")]
     gone = {segment.files.log[:20] for segment in facts.segments if is_missing(facts.partition.file(segment.files.log))}
     settled = [finding for finding in findings if os.path.basename(finding.file)[:20] not in gone]
     settled += [facts.finding("vanished", "it was there when the directory was listed", f"{stem}.log") for stem in gone]
